@@ -1,7 +1,7 @@
-//! Whose an origin and a pool are, and whether a host may still change the origin that it uses: decisions only.
+//! Which pool belongs to an origin, and how long this host may change the origin: decisions only.
 //!
-//! Invariant: nothing here does I/O, reads a clock or blocks. Callers say what time it is and what they found, so that a
-//! test or a simulator can put any event between any two others.
+//! Invariant: nothing here does I/O, reads a clock or blocks. Callers pass the time and what they found, so a test or
+//! a simulator can put any event between any two others.
 
 pub mod ownership;
 mod watch;

@@ -1,72 +1,72 @@
-//! Whether a pool and an origin belong together: from what the pool holds, and what is written beside the origin.
+//! Whether a pool and an origin belong together: by the pool's content, and by the files beside the origin.
 //!
-//! What it rests on:
-//! - A pool with dirty data always has a marker beside its origin that names it, with the origin's key, which the pool's
-//!   superblock has too.
-//! - A pool without dirty data is safe with any origin: each file is compared before its clean data counts. So after an
-//!   orderly unmount no trace is needed at the origin.
-//! - Each use of a pool has a claim, drawn at random, in the superblock and in the marker. A pool with another claim than the
-//!   marker's is an image from before that use, or a copy that was used elsewhere. One whose log ends before what was durable
-//!   in its use, as the note beside the marker says, is an image from that use.
+//! The judgement rests on this:
+//! - A pool with dirty data always has a marker beside its origin. The marker names the pool, and has the
+//!   origin's key, like the pool's superblock.
+//! - A pool without dirty data is safe with any origin: each file is compared before its clean data counts. So after
+//!   an orderly unmount the origin needs no trace.
+//! - Each use of a pool has a claim: a random number in the superblock and in the marker. If a pool's claim is not the
+//!   marker's, the pool is an image from before that use, or a copy that was used elsewhere. The note beside the
+//!   marker says what was durable in a use. If the pool's log ends before that, the pool is an image from that use.
 
 use headpond_base::PoolId;
 
-/// Sixteen bytes drawn at random: an origin's key, or the claim of a use.
+/// Sixteen random bytes: the key of an origin, or the claim of a use.
 pub type Drawn = [u8; 16];
 
-/// What a pool holds, after its recovery.
+/// The state of a pool, after its recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The pool's own name.
     pub pool: PoolId,
-    /// Whose data it has.
+    /// The origin whose data it has.
     pub origin: Option<Whose>,
-    /// Counts its uses.
+    /// The pool's epoch.
     pub epoch: u64,
-    /// The claim of the last use: zeros if none was ever drawn.
+    /// The claim of the last use; zeros if none was ever drawn.
     pub claim: Drawn,
-    /// The count of its superblock.
+    /// The counter of its superblock.
     pub counter: u64,
-    /// The last batch of the host stream that counts.
+    /// The last host batch that counts.
     pub host_batch: u64,
-    /// Whether it has anything that the origin has not.
+    /// Whether it has anything that the origin lacks.
     pub dirty: bool,
 }
 
 /// The origin that a pool names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Whose {
-    /// Its key.
+    /// The origin's key.
     pub key: Drawn,
-    /// Whether its path was that of the origin that is asked about.
+    /// Whether the origin's path was the path of the present origin.
     pub same_path: bool,
 }
 
-/// What is written beside the origin of the pool that it waits for.
+/// The files beside an origin. They say which pool it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Awaited {
-    /// Which pool. `None` if that cannot be read as a pool's name: then it is no pool's.
+    /// The pool. `None` if its name cannot be read; then no pool matches.
     pub pool: Option<PoolId>,
-    /// The origin's key, if it can be read.
+    /// The origin's key; `None` if it cannot be read.
     pub key: Option<Drawn>,
-    /// The last use. `None` in a marker of a headpond that knew none.
+    /// The last use. `None` in a marker of a headpond that recorded none.
     pub claim: Option<Use>,
-    /// How far the log of a use was durable, if that is known.
+    /// How far the log of a use was durable; `None` if unknown.
     pub durable: Option<Durable>,
 }
 
-/// One use of a pool, as the marker has it.
+/// One use of a pool, by the marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Use {
-    /// The pool's epoch then.
+    /// The pool's epoch in that use.
     pub epoch: u64,
-    /// Its claim; `None` if it cannot be read, which is no pool's.
+    /// The claim of the use; `None` if it cannot be read, and then no pool matches.
     pub id: Option<Drawn>,
-    /// The claim of the use before, as the pool had it.
+    /// The pool's claim before that use.
     pub before: Option<Drawn>,
-    /// The pool has the claim, durably. Until then a crash leaves it with the one before.
+    /// Whether the pool has the claim durably. Until then a crash leaves the pool with the claim before.
     pub begun: bool,
-    /// The count of the pool's last superblock, after a stop in order.
+    /// The counter of the pool's last superblock, after an orderly stop.
     pub stopped_at: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Use {
 pub struct Durable {
     /// The use, by its claim.
     pub claim: Option<Drawn>,
-    /// The last batch of the host stream that was synced then.
+    /// The last host batch that was synced then.
     pub host_batch: u64,
 }
 
@@ -91,29 +91,30 @@ pub struct Allowed {
 /// How to go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ownership {
-    /// The pool is this origin's, whose key this is.
+    /// The pool belongs to this origin, which has this key.
     Same(Drawn),
-    /// The pool has nothing dirty: it becomes this origin's under a new key, and keeps what turns out to be its files'.
+    /// The pool has nothing dirty. It becomes this origin's under a new key, and keeps what proves to be of the
+    /// origin's files.
     TakeOver,
-    /// The pool is made anew, under a new key.
+    /// The pool is formatted, under a new key.
     Format,
-    /// The pool was this origin's, whose key this is, but is not as the origin left it: nothing in it is believed unless the
-    /// operator says so.
+    /// The pool belonged to this origin, which has this key, but is not as its last use left it. Nothing in it counts
+    /// unless the operator says so.
     Image(Drawn, Image),
 }
 
-/// How a pool came to be another than the one that the marker waits for.
+/// How a pool came to differ from the one that the marker waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Image {
-    /// It is as it was once: a copy, a snapshot or a clone was put back.
+    /// An earlier state: a copy, a snapshot or a clone was put back.
     Older,
-    /// It is a copy that was used by itself since.
+    /// A copy that was used by itself since.
     Elsewhere,
-    /// It is from the very use that ended by a crash, and its log ends too early.
+    /// A state of the very use that ended in a crash. Its log ends too early.
     Shorter {
-        /// The last host batch that it has.
+        /// The last host batch in it.
         ends: u64,
-        /// One that was durable later.
+        /// A later host batch that was durable.
         durable: u64,
     },
 }
@@ -121,17 +122,17 @@ pub enum Image {
 /// Why the pool and the origin may not be used together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The origin waits for another pool, or for this one as it was before it was given to another origin.
+    /// The origin waits for another pool, or for this one as it was before another origin took it.
     AwaitsAnother,
-    /// To make the pool anew would drop its dirty data.
+    /// To format the pool would drop its dirty data.
     WouldDrop,
-    /// The pool has dirty data of an origin at this path, and nothing beside the origin says so.
+    /// The pool has dirty data of an origin at this path, and no marker beside the origin.
     NotAwaited,
     /// The pool has dirty data of another origin.
     DirtyElsewhere,
 }
 
-/// Compares a pool with the use that the marker tells of; `None` if it is as that use left it.
+/// Compares a pool with the use in the marker; `None` if the pool is as that use left it.
 fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
     let has = Some(held.claim);
     let is_of = if has == last.id {
@@ -140,10 +141,10 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
         }
         last.id
     } else if has == last.before && !last.begun {
-        // A crash before the pool had the claim.
+        // A crash came before the pool had the claim.
         last.before
     } else if has == last.before && held.epoch >= last.epoch {
-        // The superblock that had it is lost, and recovery went by the checkpoint, which has the epoch alone.
+        // The superblock with the claim is lost. Recovery went by the checkpoint, which has only the epoch.
         last.id
     } else {
         return Some(if held.epoch < last.epoch { Image::Older } else { Image::Elsewhere });
@@ -153,14 +154,14 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
     (ends < durable).then_some(Image::Shorter { ends, durable })
 }
 
-/// Whether the origin waits for this pool because it was about to take it over, and a crash came before the pool knew. As
-/// nothing dirty is in it, and nothing could come into it since, it may be taken over again.
+/// Whether the origin waits for this pool because of a take-over that a crash cut short before the pool knew. The pool
+/// has nothing dirty, and nothing could come into it since. So the origin may take it over again.
 fn is_take_over_cut_short(awaited: &Awaited, held: &Held) -> bool {
     let waits_since = awaited.claim.filter(|last| !last.begun).and_then(|last| last.before);
     awaited.pool == Some(held.pool) && waits_since == Some(held.claim) && !held.dirty
 }
 
-/// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
+/// Judges a pool and an origin. No pool: the flash is new, or is formatted whatever it holds.
 ///
 /// # Errors
 /// Why they may not be used together.
@@ -169,18 +170,19 @@ pub fn judge(awaited: Option<&Awaited>, held: Option<&Held>, allowed: Allowed) -
     let proven = match (awaited, held) {
         (Some(awaited), Some(held)) if awaited.pool == Some(held.pool) => match held.origin {
             Some(whose) if Some(whose.key) == awaited.key => Some(whose.key),
-            // A crash after the marker was written and before the pool was: nothing is in it yet.
+            // A crash came after the marker was written and before the superblock: the pool is still empty.
             None => awaited.key,
             Some(_) => None,
         },
-        // No marker, so nothing dirty belongs here. The path tells whether to keep the key.
+        // Without a marker nothing dirty belongs here. The path decides whether to keep the key.
         (None, Some(held)) if !dirty => held.origin.filter(|whose| whose.same_path).map(|whose| whose.key),
         _ => None,
     };
     if let Some(key) = proven {
         let last = awaited.and_then(|awaited| Some((awaited.claim.as_ref()?, awaited.durable)));
         if let Some(image) = last.zip(held).and_then(|((last, durable), held)| image(last, durable, held)) {
-            // Not even to make it anew: what it does not know of may be dirty in the one that is awaited.
+            // Do not even format it: the pool that the origin waits for may have dirty data that this one does not
+            // know.
             return Ok(if allowed.discard_dirty { Ownership::Format } else { Ownership::Image(key, image) });
         }
         if !allowed.format {

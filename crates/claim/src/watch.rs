@@ -1,9 +1,9 @@
-//! Until when a look at the claim is good for changes of the origin.
+//! How long a look at the claim allows changes of the origin.
 //!
 //! Invariants
-//! - A change passes only within the interval after the beginning of a look that found the claim standing.
+//! - A change passes only within the interval after the start of a look that found the claim standing.
 //! - After a doubt, no change passes before a look that began later than the doubt.
-//! - A claim that was lost stays lost.
+//! - A lost claim stays lost.
 //!
 //! ```text
 //!             looked(Ours), no doubt meanwhile
@@ -22,43 +22,43 @@ pub enum Standing {
     Ours,
     /// The claim is lost for good.
     Lost,
-    /// The origin does not say.
+    /// The origin does not answer.
     Unknown,
 }
 
-/// How a change of the origin goes on.
+/// Whether a change of the origin may go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// It may begin now.
     Pass,
-    /// The claim has to be looked at first.
+    /// Look at the claim first.
     Look,
-    /// The claim is lost: it may never begin.
+    /// The claim is lost: the change may never begin.
     Barred,
 }
 
 /// What is known of the claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
-    /// Nothing that a change may rest on.
+    /// Nothing that allows a change.
     Unsure,
-    /// A look that began then found the claim standing.
+    /// A look that began at this time found the claim standing.
     Good(Nanos),
     /// The claim is lost.
     Lost,
 }
 
-/// A look that is under way.
+/// A look under way.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     began: Nanos,
-    /// A doubt came since: it may be of something that this look does not see.
+    /// A doubt came since: its cause may be something that this look does not see.
     doubted: bool,
 }
 
-/// Watches over one claim. Times are of a clock that goes on while the machine sleeps.
+/// Watches over one claim. Times come from a clock that also counts while the machine sleeps.
 ///
-/// Its owner makes one look at a time.
+/// The owner makes one look at a time.
 #[derive(Debug)]
 pub struct Watch {
     interval: Nanos,
@@ -67,7 +67,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch that has not looked yet. A look is good for less than `interval` from its beginning.
+    /// A watch before its first look. A look allows changes for less than `interval` from its start.
     #[must_use]
     pub const fn new(interval: Nanos) -> Self {
         Self { interval, known: Known::Unsure, look: None }
@@ -83,12 +83,12 @@ impl Watch {
         }
     }
 
-    /// A look begins.
+    /// Notes that a look begins.
     pub fn look_begun(&mut self, now: Nanos) {
         self.look = Some(Look { began: now, doubted: false });
     }
 
-    /// The look that was under way found this. [`Watch::may_change`] says what follows: a look that hung is old by now.
+    /// Notes what the look under way found. Ask [`Watch::may_change`] afterwards: a look that hung may be too old.
     pub fn looked(&mut self, standing: Standing) {
         let look = self.look.take();
         self.known = match (self.known, standing, look) {
@@ -98,7 +98,7 @@ impl Watch {
         };
     }
 
-    /// The origin failed: perhaps because it is no longer ours.
+    /// Notes that the origin failed: it may no longer be ours.
     pub fn doubt(&mut self) {
         if let Some(look) = &mut self.look {
             look.doubted = true;
@@ -114,7 +114,7 @@ impl Watch {
         self.known == Known::Lost
     }
 
-    /// For how long the look that is under way, if any, has had no answer.
+    /// How long the look under way has had no answer; `None` if there is none.
     #[must_use]
     pub fn silent_for(&self, now: Nanos) -> Option<Nanos> {
         self.look.map(|look| now.since(look.began))
@@ -176,13 +176,13 @@ mod tests {
         assert_eq!((watch.may_change(Nanos(106)), watch.is_lost()), (Way::Barred, true));
     }
 
-    /// What may happen to a watch, one unit of time after the other.
+    /// An event of a watch. Each takes one unit of time.
     #[derive(Clone, Copy, Debug)]
     enum Event {
         LookBegins,
         LookEnds(Standing),
         Doubt,
-        /// The process is stopped, or nothing happens.
+        /// Nothing happens, or the process is stopped.
         TimePasses,
     }
 
@@ -195,8 +195,8 @@ mod tests {
         Event::TimePasses,
     ];
 
-    /// Whether a change may pass at the end of `story`, from the whole of it: event `n` happens at time `n`. `None` if a
-    /// look ends that never began, or one begins before the last has ended.
+    /// Whether a change may pass at the end of `story`, judged from all of it: event `n` happens at time `n`. `None`
+    /// if a look ends that never began, or a look begins before the last has ended.
     fn may_pass(story: &[Event], interval: u64) -> Option<bool> {
         let (mut began, mut good, mut doubt, mut lost) = (None, None, None, false);
         for (now, event) in (0_u64..).zip(story) {
@@ -208,7 +208,7 @@ mod tests {
                     match standing {
                         Standing::Ours => good = Some(began),
                         Standing::Lost => lost = true,
-                        // From here on the earlier look says nothing, as after a doubt.
+                        // From now on the earlier look says nothing, as after a doubt.
                         Standing::Unknown => doubt = Some(now),
                     }
                 }

@@ -1,7 +1,7 @@
-//! What all front doors share, whatever they serve: the contract with the shard, the rules in force, what is counted of
-//! requests, and threads for what may block.
+//! What all doors share: the contract with the shard, the rules in force, counts of requests, and threads for calls
+//! that may block.
 //!
-//! Invariant: nothing here knows FUSE, the origin or the shard. A door of another kind needs this crate, the engine's
+//! Invariant: nothing here knows FUSE, the origin or the shard. A new kind of door needs this crate, the engine's
 //! requests and the shard's handle, and nothing of the mount.
 
 mod contract;

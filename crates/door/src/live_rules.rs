@@ -1,6 +1,6 @@
-//! The rules in force: doors ask them, and the daemon's control part changes them.
+//! The rules in force. Doors ask them, and the daemon's control part changes them.
 //!
-//! Cost where there are none: one load of a flag for each request.
+//! Without rules each request costs one load of a flag.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,7 +10,7 @@ use headpond_rules::{Action, RuleSet};
 
 use crate::rules_of_path::InForce;
 
-/// Shared by the doors and the daemon's control part.
+/// The doors and the daemon's control part share it.
 #[derive(Debug, Default)]
 pub struct LiveRules {
     any: AtomicBool,
@@ -18,7 +18,7 @@ pub struct LiveRules {
 }
 
 impl LiveRules {
-    /// Puts others in force, for every request from now on.
+    /// Puts other rules in force, for every request from now on.
     pub fn replace(&self, set: RuleSet) {
         let any = !set.is_empty();
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
@@ -26,13 +26,13 @@ impl LiveRules {
         self.any.store(any, Ordering::Release);
     }
 
-    /// Those in force.
+    /// The rules in force.
     #[must_use]
     pub fn now(&self) -> Arc<RuleSet> {
         self.in_force().set.clone()
     }
 
-    /// Those in force, if there are any.
+    /// The rules in force; `None` if there are none.
     #[must_use]
     pub fn any(&self) -> Option<Arc<InForce>> {
         self.any.load(Ordering::Acquire).then(|| self.in_force())
@@ -44,8 +44,8 @@ impl LiveRules {
 }
 
 impl InForce {
-    /// What is done with a request that the rule at `index` decided, or that no rule did; it is counted for the
-    /// rule with its size, if that is given.
+    /// The treatment of a request. `index` is the rule that decided it, if one did. `counted` is the request's size,
+    /// if the rule should count it.
     #[must_use]
     pub fn treatment(&self, index: Option<usize>, process: u32, counted: Option<u64>) -> Treatment {
         let Some(index) = index else { return Treatment { process, ..Treatment::default() } };

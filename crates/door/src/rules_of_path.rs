@@ -1,10 +1,10 @@
-//! Which rules a file's path satisfies: found once for each set of rules and each name.
+//! Which rules the path of a file satisfies. Found once for each set of rules and each name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_rules::{Mask, RuleSet};
 
-/// A set of rules with its number among all that were in force, by which masks are known to be its.
+/// A set of rules, numbered among all sets that were ever in force. A mask has the number of its set.
 #[derive(Debug, Default)]
 pub struct InForce {
     /// The rules.
@@ -13,28 +13,29 @@ pub struct InForce {
     pub generation: u64,
 }
 
-/// The rules that a file's path satisfies, as found last.
+/// The rules that the path of a file satisfies, as last found.
 #[derive(Debug, Default)]
 pub struct RulesOfPath(Mutex<Option<OfName>>);
 
-/// What was found of a file when it had been renamed so often.
+/// The mask of a file after `renames` renames.
 #[derive(Clone, Copy, Debug)]
 struct OfName {
     renames: u32,
     masked: Masked,
 }
 
-/// A mask, and the generation of rules that it is for.
+/// A mask, with the generation of its rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masked {
-    /// Of the rules.
+    /// The generation of the rules.
     pub generation: u64,
     /// The mask.
     pub mask: Mask,
 }
 
 impl RulesOfPath {
-    /// The rules that the path satisfies of a file that has been renamed so often. The path is asked for only if that is not known.
+    /// The rules that the path of a file satisfies after `renames` renames. Calls `path` only if the mask is not
+    /// known.
     pub fn mask(&self, rules: &InForce, renames: u32, path: impl FnOnce() -> Vec<u8>) -> Mask {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = rules.generation;

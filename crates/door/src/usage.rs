@@ -1,17 +1,17 @@
 //! Counts by file and by process.
 //!
-//! A file's counts lie with its visible state, so they are exact as long as the door
-//! knows the file. Those of processes lie in a table of bounded size, which is the door's own.
+//! A file's counts lie with its visible state, so they are exact as long as the door knows the file. Counts of
+//! processes lie in a table of bounded size that the door owns.
 //!
-//! Cost for each request: two clones of a pointer, a few additions, and one look into the table of
-//! processes under a lock that nobody else holds for long.
+//! Each request costs two clones of a pointer, some additions, and one look-up in the table of processes under a short
+//! lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::Served;
 
-/// One request, in bytes: where what was read came from, or what was written.
+/// The bytes of one request, by where reads came from.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Amount {
     hit: u64,
@@ -39,7 +39,7 @@ impl Amount {
     }
 }
 
-/// What was done in all, in bytes; what was read in whole blocks.
+/// Totals in bytes. Reads count whole blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
     /// Read from flash or memory.
@@ -53,7 +53,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// All together.
+    /// All bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.hit_bytes + self.miss_bytes + self.bypassed_bytes + self.written_bytes
@@ -67,7 +67,7 @@ impl Totals {
         self.written_bytes += done.written;
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub const fn merge(&mut self, other: Self) {
         self.hit_bytes += other.hit_bytes;
         self.miss_bytes += other.miss_bytes;
@@ -76,7 +76,7 @@ impl Totals {
     }
 }
 
-/// What was done with one file: counted on the shard's thread, read on any.
+/// The counts of one file. The shard's thread counts; any thread reads.
 #[derive(Default, Debug)]
 pub struct Tally {
     hit: AtomicU64,
@@ -85,12 +85,12 @@ pub struct Tally {
     written: AtomicU64,
     before: AtomicU64,
     recent: AtomicU64,
-    /// It is among those that are looked at with the next tick.
+    /// The next tick looks at it.
     active: AtomicBool,
 }
 
 impl Tally {
-    /// Counts a request. True for the first one since it was last found idle: a tick has to look at it.
+    /// Counts a request. True for the first one since a tick found the file idle: then a tick must look at it again.
     #[allow(clippy::must_use_candidate)] // a count alone is of use
     pub fn count(&self, done: Amount) -> bool {
         for (counter, more) in [
@@ -106,10 +106,10 @@ impl Tally {
         !self.active.load(Ordering::Relaxed) && !self.active.swap(true, Ordering::AcqRel)
     }
 
-    /// Another second is over. False if nothing came in it: no tick has to look at it up to the next request.
+    /// Ends a second. False if no request came in it: then no tick needs to look at it before the next request.
     #[allow(clippy::must_use_candidate)] // the same
     pub fn tick(&self) -> bool {
-        // In this order: what comes in between counts for the next second, and asks for it.
+        // In this order: a request in between counts for the next second, and asks for a tick.
         let bytes = self.totals().bytes();
         let before = self.before.swap(bytes, Ordering::Relaxed);
         let recent = bytes.saturating_sub(before);
@@ -126,7 +126,7 @@ impl Tally {
         self.recent.load(Ordering::Relaxed)
     }
 
-    /// What was counted so far.
+    /// All counts so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         Totals {

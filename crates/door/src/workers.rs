@@ -1,5 +1,5 @@
-//! A few threads for rare work that may block: files that do not go through the engine, and work at
-//! the origin before the engine can take a request for data.
+//! A few threads for rare work that may block: files that do not go through the engine, and work at the origin before
+//! the engine can take a request for data.
 //!
 //! The queue has no limit of its own: the kernel limits the requests of each caller.
 
@@ -7,16 +7,16 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Something to be done.
+/// Work for a thread.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads. They end, when what was given to them is done, once this is dropped.
+/// The threads. After the drop they finish their jobs, then end.
 pub struct Workers {
     jobs: Sender<Job>,
 }
 
 impl Workers {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -30,9 +30,9 @@ impl Workers {
         Ok(Self { jobs })
     }
 
-    /// Has something done.
+    /// Gives the threads a job.
     pub fn push(&self, job: impl FnOnce() + Send + 'static) {
-        // Fails only if all threads have panicked; what the job owns answers for itself when dropped.
+        // Fails only if all threads have panicked. What the job owns then answers for itself when it is dropped.
         let _ = self.jobs.send(Box::new(job));
     }
 }

@@ -1,10 +1,10 @@
-//! Opening what lies below a directory, and nothing else.
+//! Opens what lies below a directory, and nothing else.
 //!
 //! Invariants:
-//! - No link is followed and nothing above the directory is reached, whatever its owner plants there
-//!   meanwhile. What is mounted below is entered only where the caller says so: only who may mount can plant that.
-//! - What is opened with `O_PATH` is not acted on: the caller looks what it is before it has it
-//!   opened for use with [`reopen`]. So a FIFO does not hang, and a device does nothing.
+//! - It follows no link and reaches nothing above the directory, whatever the directory's owner plants there
+//!   meanwhile. It enters mount points below only if the caller says so: only a user who may mount can plant one.
+//! - An open with `O_PATH` does not act on the file. The caller checks the kind of the file, and then opens it for use
+//!   with [`reopen`]. So a FIFO does not hang, and a device does nothing.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,31 +16,31 @@ use rustix::io::Errno;
 
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// What becomes of mount points on the way.
+/// What happens at a mount point on the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mounts {
-    /// They are entered.
+    /// The way goes on through it.
     Entered,
-    /// They end the way. Kernels without `openat2` tell them by the device alone.
+    /// The way ends there. A kernel without `openat2` tells a mount point only by its device.
     Refused,
 }
 
-/// Opens `path` below `directory`. Creates nothing. An empty path is the directory itself.
+/// Opens `path` below `directory`. Creates nothing. An empty path means the directory itself.
 ///
 /// # Errors
-/// The system's: `ELOOP` for a link on the way, `EXDEV` for what lies outside or is mounted on it.
+/// The system's: `ELOOP` for a link on the way, `EXDEV` for a path that leaves the directory or meets a mount point.
 pub fn open_beneath(directory: impl AsFd, path: &Path, flags: OFlags, mounts: Mounts) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = if mounts == Mounts::Refused { RESOLVE | ResolveFlags::NO_XDEV } else { RESOLVE };
     match openat2(&directory, path, flags, Mode::empty(), resolve) {
-        // Linux before 5.6; or a sandbox that does not know the call, some of which say EPERM.
+        // Linux before 5.6, or a sandbox that does not know the call. Some sandboxes say EPERM.
         Err(Errno::NOSYS | Errno::PERM) => step_by_step(directory, path, flags, mounts),
         opened => opened,
     }
 }
 
-/// The same with the calls that every kernel has: one directory after the other.
+/// Like [`open_beneath`], with calls that every kernel has: one directory after the other.
 fn step_by_step(directory: impl AsFd, path: &Path, flags: OFlags, mounts: Mounts) -> Result<OwnedFd, Errno> {
     let device = device_of(&directory)?;
     let is_on_way = |file: &OwnedFd| Ok(mounts == Mounts::Entered || device_of(file)? == device);
@@ -50,7 +50,7 @@ fn step_by_step(directory: impl AsFd, path: &Path, flags: OFlags, mounts: Mounts
     while let Some(part) = parts.next() {
         let Component::Normal(name) = part else { return Err(Errno::XDEV) };
         let flags = if parts.peek().is_some() { step } else { flags | OFlags::NOFOLLOW };
-        // To open a device or a FIFO acts on it; what it is must be known before.
+        // To open a device or a FIFO acts on it, so check its kind first.
         let found = openat(&at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         if !is_on_way(&found)? {
             return Err(Errno::XDEV);
@@ -67,7 +67,7 @@ fn step_by_step(directory: impl AsFd, path: &Path, flags: OFlags, mounts: Mounts
     openat(&at, c".", flags - OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Opens for use what is open with `O_PATH`: the very same file, whatever its name leads to by now.
+/// Opens for use what is open with `O_PATH`: the very same file, even if its name now leads elsewhere.
 ///
 /// # Errors
 /// The system's.
@@ -76,7 +76,7 @@ pub fn reopen(file: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Where a descriptor's file is now.
+/// The present path of a descriptor's file.
 ///
 /// # Errors
 /// The system's.

@@ -1,18 +1,19 @@
-//! The limit of a btrfs subvolume, which the file system's own figure of free space does not know.
+//! The limit of a btrfs subvolume. The file system's own figure of free space does not contain it.
 //!
-//! The kernel shows quota groups below `/sys/fs/btrfs/UUID/qgroups` (Linux 5.9). A file's `statfs` leads there: its `f_fsid` is
-//! the UUID folded to 64 bits, with the number of the file's subvolume mixed in (`btrfs_statfs` in the kernel).
+//! The kernel shows quota groups below `/sys/fs/btrfs/UUID/qgroups` (Linux 5.9). A file's `statfs` leads there: its
+//! `f_fsid` is the UUID folded to 64 bits, mixed with the number of the file's subvolume (`btrfs_statfs` in the
+//! kernel).
 //!
-//! Only a subvolume's own group is looked at. Which groups of a higher level it belongs to is not shown.
+//! Only the subvolume's own group counts. The kernel does not show which groups of a higher level it belongs to.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 /// Where the kernel shows mounted btrfs file systems.
 const SHOWN: &str = "/sys/fs/btrfs";
-/// `BTRFS_QGROUP_LIMIT_MAX_RFER`: what the subvolume refers to is limited.
+/// `BTRFS_QGROUP_LIMIT_MAX_RFER`: a limit on all that the subvolume refers to.
 const LIMITS_REFERENCED: u64 = 1;
-/// `BTRFS_QGROUP_LIMIT_MAX_EXCL`: what no other subvolume shares is limited.
+/// `BTRFS_QGROUP_LIMIT_MAX_EXCL`: a limit on what no other subvolume shares.
 const LIMITS_EXCLUSIVE: u64 = 2;
 
 /// What a quota leaves.
@@ -24,7 +25,7 @@ pub(crate) struct QuotaLeft {
     pub(crate) bytes: u64,
 }
 
-/// What the limit of the file's subvolume leaves. `None`: there is no limit, or it is not shown.
+/// What the limit of the file's subvolume leaves. `None`: no limit, or the kernel does not show it.
 pub(crate) fn left_for(file: &File) -> Option<QuotaLeft> {
     let folded = rustix::fs::fstatvfs(file).ok()?.f_fsid;
     left_in(Path::new(SHOWN), folded)
@@ -37,12 +38,12 @@ fn left_in(shown: &Path, folded: u64) -> Option<QuotaLeft> {
     })
 }
 
-/// The number of the subvolume whose files have this `f_fsid`, if they are on the file system of this UUID.
+/// The number of the subvolume of files with this `f_fsid`, if they are on the file system with this UUID.
 fn subvolume(uuid: &str, folded: u64) -> Option<u64> {
     let digits: String = uuid.split('-').collect();
     let uuid = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
     let word = |number: u32| u64::from((uuid >> (32 * (3 - number))) as u32);
-    // The first word has the upper half of the number, which no real one uses.
+    // The first word has the upper half of the number. No real number uses that half.
     let of_system = (word(0) ^ word(2)) | (word(1) ^ word(3)) << 32;
     let number = (of_system ^ folded).rotate_left(32);
     (number > 0 && number <= u64::from(u32::MAX)).then_some(number)
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     const UUID: &str = "b4019af2-5151-4593-87c6-fa27f71bf871";
-    /// What `statvfs` said of subvolume 5 of that file system.
+    /// The `f_fsid` that `statvfs` gave for subvolume 5 of that file system.
     const FOLDED: u64 = 0xa64a_bde7_33c7_60d5;
 
     #[test]

@@ -1,23 +1,24 @@
-//! The gate through which every change of the origin passes: whether this process may still make one.
+//! The gate that every change of the origin passes: may this process still change the origin?
 //!
-//! The mount takes the lock beside the origin once, but over a network a lock is a lease. A server that restarts
-//! loses it, and so does a client that is silent for too long. No one reports that, and another host may take the
+//! The mount takes the lock beside the origin once, but over a network a lock is a lease. A server that restarts loses
+//! it, and a client that is silent for too long loses it, too. No one reports the loss, and another host may take the
 //! origin over. So the gate looks at the claim again and again.
 //!
 //! Invariants
-//! - No change of the origin begins later than [`Gate::INTERVAL`] after the beginning of a look that found the claim standing.
-//!   The clock goes on while the machine sleeps, and a process that was stopped finds on waking that its last look is old.
-//! - After an error of the origin, no change begins before another look, which began later than the error.
-//! - A claim that was lost stays lost for the life of the process.
+//! - A change of the origin begins at most [`Gate::INTERVAL`] after the start of a look that found the claim standing.
+//!   The clock also counts while the machine sleeps. A process that was stopped finds its last look too old when it
+//!   wakes.
+//! - After an error of the origin, no change begins before a look that began later than the error.
+//! - A lost claim stays lost for the life of the process.
 //!
-//! [`Watch`] decides by these; here are the clock, the locks and the waiting.
+//! [`Watch`] decides by these; this file has the clock, the locks and the waiting.
 //!
-//! It is a check and not a fence. It does not stop a change that has begun, or lies in the kernel's page cache, when
-//! another host takes over, nor one that begins within the interval after that. Once a host is back from a cut-off,
+//! The gate is a check and not a fence. When another host takes over, it does not stop a change that has begun or lies
+//! in the kernel's page cache, nor one that begins within the interval after that. Once a host is back from a cut-off,
 //! its kernel sends what it has not sent.
 //!
-//! Price: each change of the origin reads a clock and takes a short lock; each interval with changes has a look. No
-//! hit pays.
+//! Price: each change of the origin reads a clock and takes a short lock. Each interval with changes has one look. A
+//! hit costs nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -31,45 +32,45 @@ use rustix::time::{ClockId, clock_gettime};
 pub enum LookResult {
     /// It stands.
     Ours,
-    /// It is lost for good, in words: to whom, and what to do.
+    /// It is lost for good. The text says to whom, and what to do.
     Lost(String),
-    /// The origin does not say. Nothing may be changed until it does.
+    /// The origin does not answer. No change may begin until it does.
     Unknown(Errno),
 }
 
-/// This process's claim on the origin, wherever that is written down.
+/// This process's claim on the origin, wherever it is written.
 pub trait OriginClaim: Send + Sync + 'static {
-    /// Looks how it stands. Blocks for as long as the origin takes.
+    /// Looks whether the claim stands. Blocks for as long as the origin takes.
     fn look(&self) -> LookResult;
 }
 
 /// Lets changes of the origin through for as long as the claim stands.
 pub struct Gate {
     claim: Arc<dyn OriginClaim>,
-    /// Held for a decision, never during a look.
+    /// Locked for a decision, never during a look.
     watch: Mutex<Watch>,
     one_looks: Mutex<()>,
     lost: OnceLock<String>,
 }
 
-/// Looks that may hang, or be doubted, one after the other before a change is refused.
+/// How many looks in a row may hang, or be doubted, before a change is refused.
 const LOOKS: u32 = 3;
 
 impl Gate {
-    /// How old a look may be at most. Leases of NFS servers are 90 s, and 10 s where an administrator is in a hurry: nobody gets
-    /// the lock earlier than that after this host was heard last.
+    /// The most age of a look. Leases of NFS servers are 90 s, or 10 s if an administrator is in a hurry. No other
+    /// host gets the lock sooner after the server last heard from this host.
     pub const INTERVAL: Duration = Duration::from_secs(5);
 
-    /// What a change gets once the claim is lost: the origin is for reading only from then on.
+    /// The error of a change after the claim is lost: the origin is then read-only.
     pub const BARRED: Errno = Errno::ROFS;
 
-    /// A gate for a claim that was made a moment ago.
+    /// A gate for a claim that was just made.
     #[must_use]
     pub fn new(claim: Arc<dyn OriginClaim>) -> Self {
         Self::with_interval(claim, Self::INTERVAL)
     }
 
-    /// The same with another interval.
+    /// Like [`Gate::new`], with another interval.
     #[must_use]
     pub fn with_interval(claim: Arc<dyn OriginClaim>, interval: Duration) -> Self {
         Self { claim, watch: Mutex::new(Watch::new(nanos(interval))), one_looks: Mutex::new(()), lost: OnceLock::new() }
@@ -78,13 +79,13 @@ impl Gate {
     /// Lets one change of the origin through. May block for a look.
     ///
     /// # Errors
-    /// [`Gate::BARRED`] once the claim is lost; the origin's where it does not say how the claim stands.
+    /// [`Gate::BARRED`] once the claim is lost; the origin's error if a look gets no answer.
     pub fn pass(&self) -> Result<()> {
         if self.way() == Way::Pass {
             return Ok(());
         }
         let _one = self.one_looks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have looked meanwhile. A look that hung is old when it is answered, and is made again.
+        // Another thread may have looked meanwhile. A look that hung is too old when its answer comes, so look again.
         for _ in 0..LOOKS {
             match self.way() {
                 Way::Pass => return Ok(()),
@@ -95,13 +96,13 @@ impl Gate {
         if self.way() == Way::Pass { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
-    /// Looks at the claim unless that was done within the interval: for a thread that has nothing else to do, so that a loss is
-    /// known also where nothing is changed.
+    /// Looks at the claim, unless a look is younger than the interval. For a thread that is otherwise idle: so a loss
+    /// becomes known even without changes.
     pub fn keep_watch(&self) {
         let _ = self.pass();
     }
 
-    /// The origin failed: perhaps because it is no longer ours.
+    /// Notes that the origin failed: it may no longer be ours.
     pub fn doubt(&self) {
         self.watch().doubt();
     }
@@ -111,12 +112,12 @@ impl Gate {
         self.watch().is_lost()
     }
 
-    /// To whom the claim was lost, and what to do.
+    /// Who took the claim, and what to do.
     pub fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
 
-    /// For how long the origin has left a look without an answer, if one is under way.
+    /// How long the origin has left a look without an answer, if one is under way.
     pub fn silent_for(&self) -> Option<Duration> {
         self.watch().silent_for(clock()).map(|silent| Duration::from_nanos(silent.0))
     }
@@ -125,23 +126,23 @@ impl Gate {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a change goes on that would begin now.
+    /// How a change that begins now goes on.
     fn way(&self) -> Way {
-        // The clock is read under the lock: waiting for it makes no look younger.
+        // Read the clock under the lock: the wait for the lock makes no look younger.
         let watch = self.watch();
         watch.may_change(clock())
     }
 
-    /// By one thread at a time.
+    /// Looks. One thread at a time.
     ///
     /// # Errors
-    /// [`Gate::BARRED`] if the claim is lost; the origin's where it does not say.
+    /// [`Gate::BARRED`] if the claim is lost; the origin's error if it does not answer.
     fn look(&self) -> Result<()> {
         self.watch().look_begun(clock());
         let (standing, result) = match self.claim.look() {
             LookResult::Ours => (headpond_claim::Standing::Ours, Ok(())),
             LookResult::Lost(how) => {
-                // Before the watch knows: who finds the claim lost finds the words too.
+                // Before the watch knows: a thread that finds the claim lost then also finds the text.
                 let _ = self.lost.set(how);
                 (headpond_claim::Standing::Lost, Err(Self::BARRED))
             }
@@ -158,7 +159,7 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// A clock that goes on while the machine sleeps.
+/// A clock that also counts while the machine sleeps.
 fn clock() -> Nanos {
     let now = clock_gettime(ClockId::Boottime);
     Nanos(now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.unsigned_abs()))
@@ -174,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it was told to say, and counts.
+    /// Returns the standing that a test sets, and counts looks.
     struct Said {
         standing: Mutex<LookResult>,
         looks: AtomicU64,
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn a_look_that_is_too_old_is_none() {
         let (gate, said) = gate(Duration::from_nanos(1));
-        // Each look is older than the interval before it is over: nothing passes on it.
+        // Each look is older than the interval before it ends, so no change may pass.
         assert_eq!(gate.pass(), Err(Errno::AGAIN));
         say(&said, LookResult::Lost("to db2".to_owned()));
         assert_eq!(gate.pass(), Err(Gate::BARRED));
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(looks(&said), 2);
     }
 
-    /// A claim that stands, while the origin fails another thread during the first look.
+    /// A claim that stands. During the first look the origin fails another thread.
     #[derive(Default)]
     struct FailsMeanwhile {
         gate: OnceLock<std::sync::Weak<Gate>>,

@@ -1,28 +1,27 @@
-//! What the shard needs of an engine. There is one; tests have doubles.
+//! What the shard needs of an engine. The product has one engine; tests have doubles.
 
 use headpond_base::Nanos;
 use headpond_engine::{Effect, Engine, FlushProgress, Holding, Outcome, Request, RequestId, Stats, Ticket};
 
-/// Something that takes requests and completions and gives effects. See the engine's own methods,
-/// which these are.
+/// Takes requests and completions, and gives effects. The methods are the engine's own; see there.
 pub trait Core: Send + 'static {
-    /// Tells the time.
+    /// Tells the engine the time.
     fn advance(&mut self, now: Nanos);
     /// Takes a request.
     fn submit(&mut self, id: RequestId, request: Request);
-    /// Takes the outcome of an effect.
+    /// Takes the result of an effect.
     fn complete(&mut self, ticket: Ticket, outcome: Outcome);
-    /// Appends what is to be done, in order.
+    /// Appends the effects to carry out, in order.
     fn take_effects(&mut self, out: &mut Vec<Effect>);
-    /// When it wants to be told the time at the latest.
+    /// The latest time at which the engine must learn the time.
     fn next_wake(&self) -> Option<Nanos>;
-    /// Its counters and gauges.
+    /// The engine's counters and gauges.
     fn stats(&self) -> Stats;
     /// The flushes under way, oldest first.
     fn flushes(&self) -> Vec<FlushProgress> {
         Vec::new()
     }
-    /// The objects with most in the pool, and with most that the origin has not got, at most so many of each.
+    /// The objects with most in the pool, and those with most that the origin lacks; at most `most` of each.
     fn holdings(&self, most: usize) -> Vec<Holding> {
         let _ = most;
         Vec::new()

@@ -1,4 +1,4 @@
-//! Changes that find no space because of each other.
+//! Changes that take each other's space.
 //!
 //! When a program overwrites one block that files share, XFS reserves 32. Near the end of space XFS gives the surplus
 //! back, but not from a file with unwritten pages. With several changes at once there is always such a file, and one
@@ -11,14 +11,15 @@ use std::sync::{PoisonError, RwLock};
 
 use headpond_base::{Errno, Result};
 
-/// All that change an origin.
+/// All changes of one origin.
 #[derive(Default)]
 pub(crate) struct Crowd {
     together: RwLock<()>,
 }
 
 impl Crowd {
-    /// Asks for something that needs space; where others may be in the way, again without them if there is none.
+    /// Calls `ask`, which needs space. If it finds none and other changes may be `in_the_way`, calls it again without
+    /// them.
     pub(crate) fn or_alone<T>(&self, in_the_way: bool, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         if !in_the_way {
             return ask();
@@ -43,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// An origin that has space for one at a time.
+    /// An origin that has space for one change at a time.
     #[derive(Default)]
     struct Disk {
         within: AtomicU32,
@@ -60,7 +61,7 @@ mod tests {
         }
     }
 
-    /// Two that meet in the disk: the answer of each.
+    /// Two changes that meet in the disk. Returns the answer of each.
     fn at_once(in_the_way: bool) -> ([Result<()>; 2], u32) {
         let (crowd, disk, met) = (Crowd::default(), Disk::default(), Barrier::new(2));
         let ask = || {

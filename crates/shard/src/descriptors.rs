@@ -1,4 +1,4 @@
-//! Descriptors of the origin's files. As many stay open as there is room for. The shard closes the others, and opens
+//! Descriptors of the origin's files. As many stay open as the budget allows. The shard closes the others, and opens
 //! them again when it needs them.
 //!
 //! ```text
@@ -11,9 +11,9 @@
 //! - At most [`Descriptors`]' limit stay open, beside those that are in use or must stay open. If all of them are, the
 //!   shard opens more: the [`Budget`] has a reserve.
 //! - A descriptor in use (an [`Opened`]) never closes under its user.
-//! - Nothing opens a file that is leaving. A job that needs it waits until that is decided.
+//! - A file that is leaving is not opened. A job that needs it waits until that is decided.
 //!
-//! Cost of one that is open: a lock that nobody holds for long, and a count; no system call.
+//! An open descriptor costs a short lock and a count, and no system call.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,38 +26,38 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit};
 
-/// The share of the process's descriptors that paths of inodes may take: a half.
+/// The part of the process's descriptors for paths of inodes: a half.
 const PATHS: u64 = 2;
-/// The share that files may take which are attached for reading and writing: a quarter. The last quarter is for what
-/// cannot be closed: files that were removed while they are open, directories being read, sockets, the flash.
+/// The part for files that are attached for reading and writing: a quarter. The last quarter is for what cannot be
+/// closed: files that were removed while open, directories being read, sockets, the flash.
 const FILES: u64 = 4;
-/// How many handles may keep a directory or a file open for themselves: half as many as that last quarter has descriptors,
-/// as a handle of a file without a name takes two.
+/// The part for handles that keep a directory or a file open for themselves: half of that last quarter, because a
+/// handle of a file without a name takes two.
 const HANDLES: u64 = 8;
-/// More are of no use: each keeps an inode of the origin in the kernel's memory.
+/// More are useless: each keeps an inode of the origin in the kernel's memory.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
-/// Fewer are too few to work with.
+/// The fewest descriptors of a part that work.
 const SHARE_MIN: u64 = 16;
 
-/// How many of those that were opened longest ago are looked at for one that is opened.
+/// How many of the longest open descriptors each opening looks at.
 const LOOKS: usize = 32;
 
-/// How long one waits for those who use a file that is to be closed: a call of the origin's that is under way.
+/// How long to wait for users of a file that must close: they have a call of the origin under way.
 const IN_USE: Duration = Duration::from_secs(10);
 
-/// How many descriptors are for what.
+/// How many descriptors each part may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
     /// Paths of inodes that the kernel remembers.
     pub paths: usize,
     /// Files of the origin, for reading and writing.
     pub files: usize,
-    /// Handles of applications that keep something open at the origin for themselves.
+    /// Handles of applications that keep something open at the origin.
     pub handles: usize,
 }
 
 impl Budget {
-    /// Of so many in all.
+    /// The budget of a process with `limit` descriptors.
     #[must_use]
     pub fn of(limit: u64) -> Self {
         let share =
@@ -65,7 +65,7 @@ impl Budget {
         Self { paths: share(PATHS), files: share(FILES), handles: share(HANDLES) }
     }
 
-    /// Of as many as this process may have. Raises its soft limit to the hard one, which is the operator's to set.
+    /// The budget of this process. Raises its soft limit to the hard one, which the operator sets.
     #[must_use]
     pub fn of_process() -> Self {
         let limit = rustix::process::getrlimit(Resource::Nofile);
@@ -111,15 +111,15 @@ impl fmt::Debug for Descriptor {
     }
 }
 
-/// Something that has a file which may be closed and opened again.
+/// A file that the shard may close and open again.
 pub trait DescriptorHolder: Send + Sync {
-    /// Where its descriptor is.
+    /// The slot of its descriptor.
     fn slot(&self) -> &DescriptorSlot;
-    /// It could be opened again. Called with a lock held: asks nobody for a descriptor.
+    /// Whether it can be opened again. The caller holds a lock: do not ask for a descriptor here.
     fn can_reopen(&self) -> bool;
 }
 
-/// What is true of the file; see the picture above.
+/// The state of the file; see the picture in this file's head.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Life {
     #[default]
@@ -131,7 +131,7 @@ enum Life {
 #[derive(Default)]
 struct State {
     life: Life,
-    /// How many open it again just now.
+    /// How many threads open it again now.
     opening: u32,
 }
 
@@ -139,7 +139,7 @@ struct State {
 #[derive(Default)]
 pub struct DescriptorSlot {
     open: RwLock<Option<Opened>>,
-    /// Used since it was last looked at.
+    /// Used since the last look of the ring.
     used: AtomicBool,
     /// It is in the ring.
     listed: AtomicBool,
@@ -157,13 +157,13 @@ impl DescriptorSlot {
         open
     }
 
-    /// Whether its last name went.
+    /// Whether the file's last name is gone.
     pub fn is_gone(&self) -> bool {
         self.state().life == Life::Gone
     }
 
-    /// Takes the file out of use and closes it. Waits, for a while, for those that use it at the moment. False if they are
-    /// not through by then.
+    /// Takes the file out of use and closes it. Waits up to [`IN_USE`] for its present users. False if the file is
+    /// gone or cannot leave in that time.
     fn leave(&self) -> bool {
         let mut state = self.settled();
         if state.life != Life::Here {
@@ -203,7 +203,7 @@ impl DescriptorSlot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, once it is known whether a file that is leaving is gone.
+    /// The state, after any leaving is decided.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         while state.life == Life::Leaving {
@@ -213,7 +213,7 @@ impl DescriptorSlot {
     }
 }
 
-/// A file that is closed while its last name is removed. Unless it is [`gone`](Self::gone), it stays as it was.
+/// A file that closes while its last name is removed. If the name stays, the drop brings the file back.
 #[must_use = "the file is out of use as long as this value"]
 pub struct LeavingDescriptor {
     holder: Arc<dyn DescriptorHolder>,
@@ -226,7 +226,7 @@ impl LeavingDescriptor {
         holder.slot().leave().then_some(Self { holder, gone: false })
     }
 
-    /// The name is gone, and the file with it.
+    /// Notes that the name is gone, and the file with it.
     pub fn gone(mut self) {
         self.gone = true;
     }
@@ -244,16 +244,16 @@ impl fmt::Debug for LeavingDescriptor {
     }
 }
 
-/// The descriptors of many files, of which so many stay open.
+/// The descriptors of many files. Only some stay open.
 pub struct Descriptors<H> {
     most: usize,
     count: Arc<AtomicUsize>,
-    /// Those that are open, and some that were, oldest first: the hand of a clock goes round.
+    /// The open ones, and some that were, oldest first: a clock.
     ring: Mutex<VecDeque<Weak<H>>>,
 }
 
 impl<H: DescriptorHolder> Descriptors<H> {
-    /// None open, and not more than so many later.
+    /// None is open. At most `most` will stay open.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { most, count: Arc::default(), ring: Mutex::default() }
@@ -265,10 +265,10 @@ impl<H: DescriptorHolder> Descriptors<H> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The descriptor of a file, opened again by `open` if it was closed.
+    /// The descriptor of a file. `open` opens it again if it was closed.
     ///
     /// # Errors
-    /// `open`'s, and `gone` if the file's last name went.
+    /// Those of `open`, and `gone` if the file's last name is gone.
     pub fn get<E>(&self, holder: &Arc<H>, gone: E, open: impl FnOnce() -> Result<File, E>) -> Result<Opened, E> {
         let slot = holder.slot();
         if let Some(open) = slot.get() {
@@ -281,12 +281,12 @@ impl<H: DescriptorHolder> Descriptors<H> {
             }
             state.opening += 1;
         }
-        // Ends the opening whatever becomes of it.
+        // Ends the opening in every case.
         let _opening = Opening(slot);
         Ok(self.put(holder, open()?))
     }
 
-    /// Gives a file its descriptor, if it has none, and closes others if they are too many.
+    /// Gives a file its descriptor, if it has none. Closes others if there are too many.
     pub fn put(&self, holder: &Arc<H>, file: File) -> Opened {
         let slot = holder.slot();
         let opened = {
@@ -303,33 +303,33 @@ impl<H: DescriptorHolder> Descriptors<H> {
                 ring.push_back(Arc::downgrade(holder));
             }
             if ring.len() > 2 * self.open() + LOOKS {
-                // Most are forgotten.
+                // Most of the files are gone.
                 ring.retain(|listed| listed.strong_count() > 0);
             }
             let over = self.open().saturating_sub(self.most);
             close_some(&mut ring, over, LOOKS)
         };
-        // Closing may take its time: not with the ring held.
+        // A close may take long: not with the ring locked.
         drop(closed);
         opened
     }
 
-    /// It is not to be closed any more, by what `taken` does: nobody finds it closed after that.
+    /// Makes a file stay open. `taken` marks it so; no thread finds it closed after that.
     pub fn hold<T>(&self, holder: &Arc<H>, open: Opened, taken: impl FnOnce() -> T) -> T {
         let _ring = self.held_open(holder, open);
         taken()
     }
 
-    /// Who closes others holds the ring: as long as it is held nobody closes this one.
+    /// Locks the ring. Only a thread that holds the ring closes descriptors, so this one stays open meanwhile.
     fn held_open(&self, holder: &Arc<H>, open: Opened) -> MutexGuard<'_, VecDeque<Weak<H>>> {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot = holder.slot().open.write().unwrap_or_else(PoisonError::into_inner);
-        // Closed meanwhile: the descriptor in hand is as good.
+        // If it was closed meanwhile: this descriptor is as good.
         slot.get_or_insert(open);
         ring
     }
 
-    /// Closes so many that are not in use, where they can be opened again: the process has no descriptor left.
+    /// Closes `wanted` descriptors that are not in use and can be opened again: the process has none left.
     pub fn make_room(&self, wanted: usize) {
         let closed = {
             let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
@@ -346,7 +346,7 @@ impl<H> fmt::Debug for Descriptors<H> {
     }
 }
 
-/// Takes up to `wanted` descriptors out, looking at no more than `looks` files.
+/// Takes out up to `wanted` descriptors. Looks at no more than `looks` files.
 fn close_some<H: DescriptorHolder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<Opened> {
     let mut closed = Vec::new();
     for _ in 0..looks {
@@ -361,7 +361,7 @@ fn close_some<H: DescriptorHolder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, 
             ring.push_back(listed);
             continue;
         }
-        // Before it is closed: who opens it again lists it again.
+        // Before the close: a thread that opens it again then lists it again.
         slot.listed.store(false, Ordering::Release);
         closed.extend(slot.close());
     }

@@ -1,15 +1,15 @@
-//! Directories whose entries changed, and that are to be synced with the files whose names those are.
+//! Directories with changed entries. They are synced together with the files whose names changed.
 //!
 //! A sync of a file makes its data durable, and on some file systems nothing else. btrfs before 6.15.3 brings back a
-//! file that lost its last name, even if a sync of the file came later; and few file systems promise a second name.
-//! So a sync that must cover a name, or its removal, also syncs the directory.
+//! file that lost its last name, even if a sync of the file came later. Few file systems promise a second name. So a
+//! sync that must cover a name, or its removal, also syncs the directory.
 //!
 //! Invariants
 //! - A directory counts as synced only by a sync that began after the change.
 //! - A change whose sync failed stays, for the next sync of the file.
 //!
-//! Price: one descriptor for each directory with such changes, up to a limit, until the files are synced. One sync of a
-//! directory serves all files that changed in it before.
+//! Price: one descriptor for each directory with such changes, up to a limit, until the files are synced. One sync of
+//! a directory serves all files that changed in it before.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,15 +19,15 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How many directories one file waits for at most. One that is moved on and on without a sync has the oldest synced
-/// at once.
+/// The most directories that one file waits for. A file that moves again and again without a sync has the oldest one
+/// synced at once.
 const DIRECTORIES_MAX: usize = 16;
 
-/// How many directories are open at most. Beyond, a change is synced at once: that is slow, and comes when files with
+/// The most open directories. Beyond it each change is synced at once. That is slow, and happens only when files with
 /// dirty data are removed from, or moved between, ever more directories.
 const OPEN_MAX: usize = 256;
 
-/// How often what was synced.
+/// How many syncs there were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Syncs {
     /// Files.
@@ -36,7 +36,7 @@ pub struct Syncs {
     pub directories: u64,
 }
 
-/// All directories with changes that may have to be synced.
+/// All directories with changes that may need a sync.
 #[derive(Default)]
 pub(crate) struct Directories {
     open: Mutex<HashMap<(u64, u64), Weak<Directory>>>,
@@ -46,9 +46,9 @@ pub(crate) struct Directories {
 struct Directory {
     file: File,
     changes: AtomicU64,
-    /// Up to which change it is synced. Held while it is: who comes meanwhile may have nothing left to do.
+    /// The last synced change. Locked during a sync: a thread that comes meanwhile may have nothing left to do.
     synced: Mutex<u64>,
-    /// Counts for all.
+    /// The count of all directories.
     count: Arc<AtomicU64>,
 }
 
@@ -58,16 +58,16 @@ struct Change {
     number: u64,
 }
 
-/// What changed of one file's names, and is not synced.
+/// Changes of one file's names that are not synced.
 #[derive(Default)]
 pub(crate) struct NameChanges {
     changes: Mutex<Vec<Change>>,
-    /// Held while they are synced: who comes meanwhile is answered when they are.
+    /// Locked during their sync: a thread that comes meanwhile waits for it.
     syncing: Mutex<()>,
 }
 
 impl Directories {
-    /// An entry of the directory was changed, for a file with these changes.
+    /// Notes that an entry of the directory changed, for a file with the changes `of`.
     pub(crate) fn changed(&self, directory: OwnedFd, of: &NameChanges) -> io::Result<()> {
         let file = File::from(directory);
         let found = file.metadata()?;
@@ -80,7 +80,7 @@ impl Directories {
             directory
         });
         if open.len().is_power_of_two() || open.len() > OPEN_MAX {
-            // Now and then, so that it costs little: what nobody waits for.
+            // Drops directories without users. Only now and then, so it costs little.
             open.retain(|_, directory| directory.strong_count() > 0);
         }
         let crowded = open.len() > OPEN_MAX;
@@ -90,7 +90,7 @@ impl Directories {
         if crowded { of.sync().map(drop) } else { Ok(()) }
     }
 
-    /// How many were synced.
+    /// How many directory syncs there were.
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ impl Directories {
 impl NameChanges {
     fn add(&self, change: Change) {
         let mut changes = locked(&self.changes);
-        // The later one covers an earlier one.
+        // The later change covers an earlier one.
         changes.retain(|earlier| !Arc::ptr_eq(&earlier.directory, &change.directory));
         if changes.len() >= DIRECTORIES_MAX && changes[0].sync().is_ok() {
             changes.remove(0);
@@ -139,7 +139,7 @@ impl Change {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change of what is inside is whole before anything can panic.
+    // Each change of the content is whole before anything can panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

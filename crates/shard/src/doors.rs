@@ -1,13 +1,13 @@
-//! The front doors that the shard serves itself: which are open, whose turn it is, and how many requests each may have.
+//! The doors that the shard serves: which are open, whose turn it is, and how many requests each may have.
 //!
 //! Invariants:
-//! - Each door has a name and a watch of its own, from its opening to its end. Neither is used again, so that what is
-//!   late for one door never counts for another.
-//! - Doors with requests take turns: the shard serves none twice while another waits. So a busy door delays another
-//!   by at most one portion of each.
-//! - All doors together have at most `limit` requests under way, those of doors that have ended included. Each open
-//!   door has a share of it that no other takes ([`KEPT`]): a door whose requests take long keeps no other waiting.
-//! - Bounded by the reactor's watches: a door that finds no room is dropped, and serves itself.
+//! - Each door has a name and a watch of its own, from its opening to its end. Neither is used again, so a late report
+//!   for one door never counts for another.
+//! - Doors with requests take turns: the shard serves no door twice while another waits. So a busy door delays another
+//!   by at most one portion of each door.
+//! - All doors together, ended ones included, have at most `limit` requests under way. Each open door has a share of
+//!   it that no other takes ([`KEPT`]). So slow requests of one door keep no other waiting.
+//! - Bounded by the reactor's watches: a door without a free watch is dropped, and serves itself.
 
 use headpond_device::{Reactor, WatchToken};
 use headpond_door::{Done, Door, DoorId, Taken};
@@ -15,17 +15,17 @@ use headpond_engine::Request;
 
 use crate::DoorStats;
 
-/// Requests that each door may have under way whatever the others have, if there is room for so many of each.
+/// Requests that each door may always have under way, if the limit has room for as many of each.
 const KEPT: usize = 8;
 
 /// All doors of one shard.
 pub(crate) struct Doors {
     /// In the order of their names.
     open: Vec<Open>,
-    /// Who was served last: the next one in that order is next.
+    /// The door served last. The turn goes to the next one in order.
     served: Option<DoorId>,
     limit: usize,
-    /// Requests not answered yet, of doors that have ended, too.
+    /// Requests without an answer yet, those of ended doors included.
     under_way: usize,
 }
 
@@ -34,7 +34,7 @@ struct Open {
     id: DoorId,
     door: Box<dyn Door>,
     watch: WatchToken,
-    /// It may have something, though its descriptor does not say so again.
+    /// The door may have more, though its descriptor will not report it again.
     has_more: bool,
     under_way: usize,
     answered: u64,
@@ -45,21 +45,21 @@ impl Doors {
         Self { open: Vec::new(), served: None, limit, under_way: 0 }
     }
 
-    /// Serves one more from now on, if it can be watched. Doors come in the order of their names.
+    /// Serves one more door, if it can be watched. Call this in the order of names.
     pub(crate) fn admit(&mut self, id: DoorId, door: Box<dyn Door>, reactor: &mut dyn Reactor) {
         if let Some(watch) = door.descriptor().ok().and_then(|descriptor| reactor.watch(descriptor)) {
             self.open.push(Open { id, door, watch, has_more: false, under_way: 0, answered: 0 });
         }
     }
 
-    /// Serves one no more, and drops it. Nothing, if it has ended by itself.
+    /// Ends a door and drops it. Does nothing if it has already ended.
     pub(crate) fn withdraw(&mut self, id: DoorId, reactor: &mut dyn Reactor) {
         if let Some(place) = self.place(id) {
             reactor.unwatch(self.open.remove(place).watch);
         }
     }
 
-    /// Asks the reactor which have something.
+    /// Asks the reactor which doors have requests.
     pub(crate) fn listen(&mut self, reactor: &mut dyn Reactor) {
         while let Some(watch) = reactor.take_readable() {
             if let Some(open) = self.open.iter_mut().find(|open| open.watch == watch) {
@@ -68,12 +68,12 @@ impl Doors {
         }
     }
 
-    /// How many may have something, and may have it taken in.
+    /// How many doors may have requests, and room for them.
     pub(crate) fn ready(&self) -> usize {
         (0..self.open.len()).filter(|place| self.is_ready(*place)).count()
     }
 
-    /// Lets the next one whose turn it is take in at most `most`. False: none has anything.
+    /// Lets the next door in turn take in at most `most` requests. False: no door has any.
     pub(crate) fn serve(
         &mut self,
         reactor: &mut dyn Reactor,
@@ -102,7 +102,7 @@ impl Doors {
         true
     }
 
-    /// A request that came through a door is answered. The door may have ended meanwhile.
+    /// Notes an answer to a request of a door. The door may have ended meanwhile.
     pub(crate) fn answered(&mut self, id: DoorId) {
         self.under_way -= 1;
         if let Some(place) = self.place(id) {
@@ -111,7 +111,7 @@ impl Doors {
         }
     }
 
-    /// What each has under way.
+    /// The counts of each door.
     pub(crate) fn stats(&self) -> Vec<DoorStats> {
         let stats =
             |open: &Open| DoorStats { door: open.id, under_way: open.under_way as u64, answered: open.answered };
@@ -126,7 +126,7 @@ impl Doors {
         self.open[place].has_more && self.room(place) > 0
     }
 
-    /// How many requests one may take in: all that are left, but for what is kept for the others.
+    /// How many requests a door may take in: all that are left, without those kept for the others.
     fn room(&self, place: usize) -> usize {
         let each = KEPT.min(self.limit / self.open.len());
         let others = self.open.iter().enumerate().filter(|(other, _)| *other != place);
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Has so many requests, and ends with them.
+    /// A door with `left` requests. It may end with the last.
     struct Queue {
         left: Arc<AtomicUsize>,
         ends: bool,
@@ -174,7 +174,7 @@ mod tests {
         _dir: tempfile::TempDir,
     }
 
-    /// Doors 1, 2, ... with as many requests as said, all of which have something.
+    /// Doors 1, 2, ... with these queues. All have requests.
     fn world(limit: usize, queues: &[(usize, bool)]) -> World {
         let dir = tempfile::tempdir().unwrap();
         let flash = Flash::create(&dir.path().join("flash"), 1 << 20, Fill::Reserved).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     impl World {
-        /// Serves the next one: the door of each request that it gave.
+        /// Serves the next door. Returns the door of each request that came.
         fn serve(&mut self, most: usize) -> Vec<u64> {
             let mut came = Vec::new();
             self.doors.serve(&mut *self.reactor, most, |door, _, _| came.push(door.0));

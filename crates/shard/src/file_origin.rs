@@ -1,13 +1,13 @@
 //! An origin of files, through the page cache of the machine.
 //!
-//! Price: data read from or written to the origin also takes page cache. The shard uses the origin
-//! rarely, and the kernel's read-ahead and write-behind are worth that memory.
+//! Price: data read from or written to the origin also takes page cache. The shard uses the origin rarely, and the
+//! kernel's read-ahead and write-behind are worth that memory.
 //!
 //! Invariants
-//! - An object's file, once it can be written, stays the one it is until released.
-//! - No change of the origin begins but through the gate (`claim.rs`).
-//! - Of the files that can be opened again ([`Reopen`]) only so many are open ([`Descriptors`]): there is one for each
-//!   file that an application has open, or that has something the origin has not got yet.
+//! - Once an object's file is writable, it stays the same file until it is released.
+//! - Every change of the origin begins at the gate (`claim.rs`).
+//! - Files that can be opened again ([`Reopen`]) stay open only up to a limit ([`Descriptors`]). There is one for each
+//!   file that an application has open, or that has something the origin lacks.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -47,47 +47,47 @@ pub struct FileOrigin {
     crowd: Crowd,
     directories: Directories,
     synced: AtomicU64,
-    /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
+    /// Writes beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
-    /// Every change goes through it. None for an origin that nobody else can take over.
+    /// Every change goes through it. None for an origin that no other host can take over.
     gate: OnceLock<Arc<Gate>>,
 }
 
 struct Attached {
     slot: DescriptorSlot,
-    /// Opens it again. Without it, it stays open.
+    /// Opens the file again. Without it, the file stays open.
     again: Mutex<Option<Arc<dyn Reopen>>>,
-    /// It stays open all the same.
+    /// The file stays open, even with `again`.
     kept_open: AtomicBool,
     writable: bool,
-    /// Changes made, and how many of them a sync has covered. In between it stays open: the origin tells of what it could
-    /// not write only once, and to descriptors that were open then.
+    /// How many changes were made; `synced` is how many of them a sync covered. Between the two the file stays open:
+    /// the origin reports a failed write only once, and only to descriptors that were open then.
     changes: AtomicU64,
     synced: AtomicU64,
-    /// The directory that names it has been synced, or is noted to be, since it was attached.
+    /// Since it was attached, the directory that names the file was synced, or is noted for a sync.
     anchored: AtomicBool,
-    /// What else is to be synced with it.
+    /// Name changes to sync with the file.
     names: Arc<NameChanges>,
-    /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
-    /// back is what another's reservation made of it.
+    /// Locked while the file's mtime is read and put back, or set. Otherwise one thread would put back an mtime that
+    /// another's reservation made.
     times: Mutex<()>,
-    /// What its file system does with space.
+    /// How its file system treats space.
     space: OnceLock<SpaceKind>,
-    /// What the engine has not heard of.
+    /// Errors that the engine has not received.
     refused: RefusedOfFile,
-    /// Writes, too, may be told of what was lost before them.
+    /// Whether writes can also receive the error of earlier writes.
     tells_writers: OnceLock<bool>,
-    /// Its last name is gone. Behind the file, which is closed first.
+    /// Its last name is gone. After `slot`, so that the file closes first.
     removed: OnceLock<RemovedFile>,
 }
 
-/// The objects whose released files are not closed yet, each as often as it was released.
+/// The objects whose released files are not closed yet, each with its number of such files.
 #[derive(Default)]
 struct Closing {
     shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
 }
 
-/// Behind a released file, which is closed first.
+/// Behind a released file, so that the file closes first.
 struct Closed {
     object: ObjectId,
     shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
@@ -99,7 +99,7 @@ impl Closing {
         Closed { object, shared: self.shared.clone() }
     }
 
-    /// Waits, for a while, until none of the object is left.
+    /// Waits, up to [`CLOSE`], until no such file of the object is left.
     fn wait(&self, object: ObjectId) {
         let (objects, closed) = &*self.shared;
         let objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,44 +121,44 @@ impl Drop for Closed {
     }
 }
 
-/// The top of the tree. Its path is asked for anew each time: it may be renamed meanwhile.
+/// The top of the tree. Its path is read again each time: it may be renamed.
 struct Root {
     directory: File,
 }
 
-/// The most pieces that the kernel takes with one call.
+/// The most pieces of one call to the kernel.
 const PIECES_MAX: usize = 1024;
 
-/// How many files are closed when the process has no descriptor left.
+/// How many files to close when the process has no descriptor left.
 const ROOM: usize = 32;
 
-/// How long who removes a file waits for its closing.
+/// How long a removal waits until the file is closed.
 const CLOSE: Duration = Duration::from_secs(10);
 
-/// Zeros that are written where the file system cannot make a hole.
+/// Bytes of zeros in one write, where the file system cannot make a hole.
 const ZEROS: usize = 1 << 20;
 
 impl FileOrigin {
-    /// An origin of whatever files are attached. The directory entries of new files are as durable as
-    /// their file system makes them with an fsync of the file (ext4, xfs and btrfs: fully).
+    /// An origin of all attached files. An fsync of a new file makes its directory entry as durable as its file system
+    /// does (ext4, xfs and btrfs: fully).
     #[must_use]
     pub fn new() -> Self {
         Self::with(None, Budget::of_process())
     }
 
-    /// An origin below a directory. The first sync of a file after it was attached also syncs the
-    /// directory that names it, on whatever file system.
+    /// An origin below a directory. The first sync of a file after it was attached also syncs the directory that names
+    /// it, on every file system.
     ///
     /// # Errors
-    /// When it cannot be told where the directory is.
+    /// When the directory's path cannot be read.
     pub fn below(directory: OwnedFd) -> io::Result<Self> {
         Self::below_within(directory, Budget::of_process())
     }
 
-    /// The same with so many descriptors.
+    /// Like [`below`](Self::below), with another budget of descriptors.
     ///
     /// # Errors
-    /// As of [`below`](Self::below).
+    /// Those of [`below`](Self::below).
     pub fn below_within(directory: OwnedFd, budget: Budget) -> io::Result<Self> {
         let directory = File::from(directory);
         path_of(&directory)?;
@@ -180,13 +180,13 @@ impl FileOrigin {
         }
     }
 
-    /// Gives what says, durably and beside the origin, that the flash failed. Without it the
-    /// origin is never changed once the flash has failed. Only the first counts.
+    /// Sets the call that durably writes beside the origin that the flash failed. Without it the origin never changes
+    /// after the flash has failed. Only the first call counts.
     pub fn when_pool_fails(&self, tell: Box<dyn Fn() -> io::Result<()> + Send + Sync>) {
         let _ = self.on_pool_failed.set(tell);
     }
 
-    /// Gives the gate through which changes go from now on. Only the first counts.
+    /// Sets the gate for all changes from now on. Only the first call counts.
     pub fn guard(&self, gate: Arc<Gate>) {
         let _ = self.gate.set(gate);
     }
@@ -198,7 +198,8 @@ impl FileOrigin {
         self.doubting(change())
     }
 
-    /// Makes a change that may need space: again where it finds none that others are about to give back.
+    /// Makes a change that may need space. Tries again if it finds none and other changes or closes are about to give
+    /// some back.
     fn change_with_space<T>(
         &self,
         file: &File,
@@ -209,7 +210,7 @@ impl FileOrigin {
         self.removed.asking_again(|| self.crowd.or_alone(in_the_way, || self.change(&mut change)))
     }
 
-    /// The origin's errors make the claim doubtful; but not those that say what a healthy one says, too.
+    /// Doubts the claim after an error of the origin, unless a healthy origin gives that error, too.
     fn doubting<T>(&self, result: Result<T>) -> Result<T> {
         let healthy =
             [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::OPNOTSUPP, Errno::BADF, Errno::NXIO, Errno::INVAL];
@@ -225,7 +226,7 @@ impl FileOrigin {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned().ok_or(Errno::BADF)
     }
 
-    /// How often files and directories were synced.
+    /// How many syncs of files and directories there were.
     #[must_use]
     pub fn syncs(&self) -> Syncs {
         Syncs { files: self.synced.load(Ordering::Relaxed), directories: self.directories.synced() }
@@ -234,7 +235,7 @@ impl FileOrigin {
     fn attach_any(&self, object: ObjectId, file: File, again: Option<Arc<dyn Reopen>>) {
         let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
         let writable = mode != OFlags::RDONLY;
-        // Names do not change while their file is being opened: none is noted between this and the end.
+        // Names do not change while their file is being opened, so no change is noted between this and the end.
         let names = self.get(object).map_or_else(|_| Arc::default(), |earlier| earlier.names.clone());
         let attached = Arc::new(Attached {
             slot: DescriptorSlot::default(),
@@ -266,17 +267,17 @@ impl FileOrigin {
             return;
         }
         let earlier = files.insert(object, attached);
-        // Closing it may take its time: not with the lock held.
+        // A close may take long: not with the lock held.
         drop(files);
         drop(earlier);
     }
 
-    /// The file of an object, open.
+    /// The open file of an object.
     fn file(&self, attached: &Arc<Attached>) -> Result<Opened> {
         self.open.get(attached, Errno(E::STALE.raw_os_error()), || {
             let again = attached.again().ok_or(Errno::BADF)?;
             match again.reopen(attached.writable) {
-                // The process's last descriptor, or the system's.
+                // The process, or the system, has no descriptor left.
                 Err(Errno(23 | 24)) => {
                     self.open.make_room(ROOM);
                     again.reopen(attached.writable)
@@ -286,8 +287,8 @@ impl FileOrigin {
         })
     }
 
-    /// The same of a file that is to be changed. None if its last name went, and nobody reads what is written to it: it
-    /// counts as written once a sync has made that durable.
+    /// Like [`file`](Self::file), for a change. None if the file's last name is gone: nobody reads what is written to
+    /// it. Such a write counts as done once a sync has made the removal durable.
     fn file_to_change(&self, attached: &Arc<Attached>) -> Result<Option<Opened>> {
         match self.file(attached) {
             Err(_) if attached.slot.is_gone() => Ok(None),
@@ -295,7 +296,7 @@ impl FileOrigin {
         }
     }
 
-    /// Syncs a file, its part of that as `how` has it done.
+    /// Syncs a file. `how` does the file's own part.
     fn sync_file(
         &self,
         object: ObjectId,
@@ -319,24 +320,24 @@ impl FileOrigin {
         })
     }
 
-    /// Makes durable that a file that was closed for it has lost its last name.
+    /// Makes the removal of the last name of a closed file durable.
     fn sync_removal(&self, attached: &Attached) -> Result<()> {
         if attached.names.sync()? {
             return Ok(());
         }
-        // The directory could not be opened when the name went.
+        // The directory could not be opened when the name was removed.
         let root = self.root.as_ref().ok_or(Errno::BADF)?;
         rustix::fs::syncfs(&root.directory).map_err(from)
     }
 
-    /// Notes the directory that names a file to be synced with it, if the file has a name.
+    /// Notes that the directory that names a file needs a sync, if the file has a name.
     fn note_name(&self, attached: &Attached, file: &File) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         if attached.anchored.load(Ordering::Relaxed) || file.metadata().is_ok_and(|file| file.nlink() == 0) {
             return Ok(());
         }
         let Some(parent) = root.parent_of(file) else {
-            // Renamed just now, or it has no path: whatever names it is made durable with all the rest.
+            // It was just renamed, or has no path: sync the whole file system.
             return rustix::fs::syncfs(&root.directory).map_err(from);
         };
         self.directories.changed(parent, &attached.names)?;
@@ -373,7 +374,8 @@ impl Attached {
         Ok(buf.freeze())
     }
 
-    /// Its bytes are about to change. To be called before its descriptor is asked for: from here on nobody closes that.
+    /// Notes that its bytes are about to change. Call this before you ask for its descriptor: from now on no thread
+    /// closes that.
     fn will_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -384,7 +386,7 @@ impl Attached {
 
     fn set_again(&self, again: Arc<dyn Reopen>) {
         let earlier = self.again.lock().unwrap_or_else(PoisonError::into_inner).replace(again);
-        // Not with the lock held: it may let go of much.
+        // Not with the lock held: the drop may free much.
         drop(earlier);
     }
 
@@ -422,7 +424,7 @@ impl Attached {
             match allocate(file, how | FallocateFlags::KEEP_SIZE, offset, len) {
                 Err(Errno::OPNOTSUPP) => {}
                 Ok(()) if keep_space && how == FallocateFlags::PUNCH_HOLE => {
-                    // No call does both at once. A later write that finds no space gets the error.
+                    // No call does both at once. A later write without space gets the error.
                     let _ = allocate(file, FallocateFlags::KEEP_SIZE, offset, len);
                     return Ok(());
                 }
@@ -455,8 +457,8 @@ impl Attached {
         if !changed {
             return result;
         }
-        // File systems take this for a change of the file. It is none: left like that, the next
-        // mount would find a file that others seem to have changed.
+        // File systems take the reservation for a change of the file. Without the old time, the next mount would find
+        // a file that others seem to have changed.
         let put_back = set_mtime(file, unix(before.mtime(), before.mtime_nsec()));
         let space = result?;
         put_back?;
@@ -474,8 +476,8 @@ impl Attached {
 }
 
 impl Root {
-    /// The directory that names a file now. Looked up from the top of the tree itself and never
-    /// through a mount: the front door's own may lie on top of this one.
+    /// The directory that names a file now. Looked up from the top of the tree itself, never through a mount: the
+    /// door's own mount may lie on top of this directory.
     fn parent_of(&self, file: &File) -> Option<OwnedFd> {
         let path = path_of(file).ok()?;
         let below = path.strip_prefix(path_of(&self.directory).ok()?).ok()?.parent()?;
@@ -566,7 +568,7 @@ impl crate::Origin for FileOrigin {
 
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
         let file = self.file(&self.get(object)?)?;
-        // Moves the file's own position, which nothing here uses.
+        // Moves the file's own position. No code here uses it.
         let from_here = if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
         rustix::fs::seek(&*file, from_here).map_err(from)
     }
@@ -584,7 +586,7 @@ impl crate::Origin for FileOrigin {
         if attached.again().is_none() || attached.kept_open.load(Ordering::Acquire) {
             return;
         }
-        // One that cannot be opened is tried again when it is needed.
+        // If the file cannot be opened now, the next use tries again.
         if let Ok(open) = self.file(&attached) {
             self.open.hold(&attached, open, || attached.kept_open.store(true, Ordering::Release));
         }
@@ -604,14 +606,14 @@ impl crate::Origin for FileOrigin {
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
         let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
-        // In this order: closed, and then told. It may be removed before it is closed.
+        // In this order: the file closes, then `closing` reports it. The file may be removed before it is closed.
         let closing = self.closing.add(object);
         Some(Box::new((released, closing, self.removed.add_closing())))
     }
 
     fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
-        // One that was let go lacks nothing here; what it lacks of its names is found when it is attached again. And one
-        // that cannot be looked at cannot be synced, either.
+        // A released file lacks nothing here: the next attach finds what its names lack. A directory that cannot be
+        // examined cannot be synced, either.
         if let Ok(attached) = self.get(object) {
             let _ = self.directories.changed(directory, &attached.names);
         }
@@ -661,7 +663,7 @@ mod tests {
         assert!(root.parent_of(&file).is_none());
     }
 
-    /// Opens a file again, and counts how often.
+    /// Opens a file again, and counts.
     struct Counting(std::path::PathBuf, AtomicU64);
 
     impl Reopen for Counting {
@@ -697,12 +699,12 @@ mod tests {
         others();
         look();
         assert_eq!(opened(), 2, "and stays so");
-        // It can be opened as it is by now.
+        // From now on it can be opened again.
         origin.attach_lasting(ObjectId(1), open(), again.clone());
         others();
         look();
         assert_eq!(opened(), 3);
-        // Another handle found it in a way in which it cannot.
+        // Another handle attached it without a way to open it again.
         others();
         origin.attach(ObjectId(1), open());
         others();

@@ -1,4 +1,4 @@
-//! A file's space at the origin: what its file system keeps if asked, and what it only promises.
+//! How a file system treats space that a file asks for.
 //!
 //! ```text
 //! keeps       ext4, tmpfs, F2FS             fallocate is a promise
@@ -6,7 +6,8 @@
 //! unsure      XFS, NFS, overlays, all else  fallocate, and counted: blocks may be shared, or the server's file system is such
 //! ```
 //!
-//! A file system that turns out to have no `fallocate` for a file (ext4 without extents, NFS before 4.2) keeps none for it.
+//! If a file system has no `fallocate` for a file (ext4 without extents, NFS before 4.2), it keeps no space for that
+//! file.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -25,30 +26,30 @@ const BTRFS: u64 = 0x9123_683e;
 const ZFS: u64 = 0x2fc1_2fc1;
 const BCACHEFS: u64 = 0xca45_1a4e;
 
-/// What btrfs tells as free its own trees may take at any moment, all at once: a chunk for them, which is a tenth of a small disk
-/// and a gigabyte of a large one, and as a rule two copies of it.
+/// Bytes that btrfs reports as free, and that its own trees may take at any moment: a chunk for them, a tenth of a
+/// small disk or a gigabyte on a large one, usually in two copies.
 const BTRFS_TREES_SHARE: u64 = 5;
 const BTRFS_TREES_MAX: u64 = 2 << 30;
 
-/// The number of the file system that has this file.
+/// The magic number of the file's file system.
 fn magic(file: &File) -> Option<u64> {
     // Sign-extended on some machines.
     rustix::fs::fstatfs(file).ok().map(|found| found.f_type as u64 & 0xffff_ffff)
 }
 
-/// What a file's file system does with space.
+/// How a file system treats space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceKind {
-    /// It keeps what it is asked for.
+    /// It keeps space on request.
     Keeps,
-    /// It keeps none that would help a later overwrite.
+    /// It keeps no space that would help a later overwrite.
     KeepsNone,
-    /// It may.
+    /// It may keep space.
     Unsure,
 }
 
 impl SpaceKind {
-    /// Of the file system that has this file.
+    /// The kind of the file system that has this file.
     #[must_use]
     pub fn of(file: &File) -> Self {
         match magic(file) {
@@ -58,13 +59,13 @@ impl SpaceKind {
         }
     }
 
-    /// Whether changes at once may keep each other from space that is there: XFS, or what may lie over it.
+    /// Whether concurrent changes may take each other's space: on XFS, or on what may lie over XFS.
     pub(crate) fn has_others_in_the_way(self) -> bool {
         self == Self::Unsure
     }
 }
 
-/// Makes sure of space for ranges. The caller puts the file's time back if it was changed, which is said first.
+/// Reserves space for ranges. The first value says whether the file's time changed; then the caller puts it back.
 pub(crate) fn reserve(file: &File, kind: SpaceKind, ranges: &[(u64, u64)], insists: bool) -> (bool, Result<Space>) {
     let counted = Space { counts: kind != SpaceKind::Keeps, ..Space::default() };
     let nothing = Space { keeps_none: true, counts: true, ..Space::default() };
@@ -80,29 +81,29 @@ pub(crate) fn reserve(file: &File, kind: SpaceKind, ranges: &[(u64, u64)], insis
         match allocate(file, FallocateFlags::KEEP_SIZE, *start, end - start) {
             Ok(()) => changed = true,
             Err(Errno::OPNOTSUPP) if !insists => return (changed, Ok(nothing)),
-            // Part of it may be there.
+            // Part of the space may be reserved.
             Err(errno) => return (errno != Errno::OPNOTSUPP, Err(errno)),
         }
     }
     (changed, Ok(space))
 }
 
-/// Where the data ends that begins at `start`, if it holds the whole range. What has data has space.
+/// Returns where the data that begins at `start` ends, if it covers the whole range. Data has space.
 fn has_data(file: &File, kind: SpaceKind, start: u64, end: u64) -> Option<(u64, u64)> {
     let found = file.metadata().ok()?;
-    // Without a block its bytes lie in the inode.
+    // A file without blocks has its bytes in the inode.
     if start >= found.len() || found.blocks() == 0 {
         return None;
     }
-    // Moves the file's own position, which nothing here uses.
+    // Moves the file's own position. No code here uses it.
     let hole = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
-    // The block in which the file ends is there as a whole.
+    // The last block of the file is there as a whole.
     let block = found.blksize().max(1);
     let to = if kind == SpaceKind::Keeps { hole.next_multiple_of(block) } else { hole };
     (to >= end).then_some((start, to))
 }
 
-/// `fallocate`, as often as it is interrupted.
+/// `fallocate`, repeated when it is interrupted.
 pub(crate) fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
     loop {
         match rustix::fs::fallocate(file, how, offset, len) {
@@ -114,13 +115,14 @@ pub(crate) fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) 
     }
 }
 
-/// The same error.
+/// The same error, as an [`Errno`].
 pub(crate) fn from(errno: rustix::io::Errno) -> Errno {
     Errno(errno.raw_os_error())
 }
 
-/// What the file system has free for everybody, and on btrfs what the limit of the file's subvolume leaves of that. Where nothing
-/// is written in place its figure is that of the last whole transaction: if it `settles`, all that was written is in it.
+/// The free space of the file system for everybody; on btrfs, what the limit of the file's subvolume leaves of it. A
+/// file system that writes nothing in place reports the state of its last transaction. With `settles` the figure
+/// contains all writes.
 pub(crate) fn free(file: &File, settles: bool) -> Result<Room> {
     let kind = SpaceKind::of(file);
     if settles && kind == SpaceKind::KeepsNone {

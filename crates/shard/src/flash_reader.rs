@@ -1,10 +1,10 @@
-//! Flash for recovery: read and waited for, before there is a shard.
+//! Blocking reads of flash for recovery, before the shard starts.
 
 use headpond_base::{Buf, Result};
 use headpond_device::Flash;
 use headpond_engine::FlashRead;
 
-/// An open flash as recovery wants it.
+/// An open flash, as recovery reads it.
 pub struct FlashReader<'a>(pub &'a Flash);
 
 impl FlashRead for FlashReader<'_> {

@@ -1,4 +1,4 @@
-//! The handle that front doors use, and the starting and stopping of a shard.
+//! The handle for doors; start and stop of a shard.
 
 use std::io;
 use std::sync::mpsc::sync_channel;
@@ -21,8 +21,8 @@ use crate::{Core, Limits, Origin, ShardStats};
 /// Starts shards.
 pub struct Shard;
 
-/// Reaches a shard, from any thread. When the last clone is gone the shard ends by itself; what was
-/// acknowledged and not synced is then lost, as in a crash: [`Request::Stop`] comes first.
+/// Reaches a shard from any thread. When the last clone is dropped, the shard ends. What was acknowledged and not
+/// synced is then lost, as in a crash, so send [`Request::Stop`] first.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -40,7 +40,7 @@ struct Shared {
 pub enum StopError {
     /// Its thread panicked. Every request was answered with an error.
     Panicked,
-    /// Asked for on the shard's own thread, which cannot wait for itself. It ends all the same.
+    /// The shard's own thread asked, and it cannot wait for itself. The shard still ends.
     Itself,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Display for StopError {
 impl std::error::Error for StopError {}
 
 impl Shard {
-    /// Starts a shard's threads. They stop with [`Handle::stop`], or with the last handle.
+    /// Starts a shard's threads. They end with [`Handle::stop`], or with the last handle.
     ///
     /// # Errors
     /// When threads cannot be started.
@@ -76,27 +76,27 @@ impl Shard {
 }
 
 impl Handle {
-    /// Sends a request. Blocks while as many as [`Limits::requests`] are under way (of all
-    /// callers together). `done` is called with the answer, on the shard's thread: it must be
-    /// short, and neither block nor call this. After the shard has ended it is called at once, on
-    /// this thread, with an error.
+    /// Sends a request. Blocks while [`Limits::requests`] of all callers are under way. The shard's thread calls
+    /// `done` with the answer: `done` must be short, must not block and must not call this. After the shard has ended,
+    /// this thread calls `done` at once, with an error.
     pub fn submit(&self, request: Request, done: Box<dyn FnOnce(Reply) + Send>) {
         self.send(request, None, done);
     }
 
-    /// Sends a request and waits for the answer. Never from within an answer.
+    /// Sends a request and waits for the answer. Never call this from an answer.
     #[must_use]
     pub fn call(&self, request: Request) -> Reply {
         self.send_and_wait(request, None)
     }
 
-    /// Changes the origin's directories in order with the log: `operation` runs on an origin thread
-    /// when the engine says so, or never.
+    /// Changes the origin's directories in order with the log. `operation` runs on an origin thread when the engine
+    /// says so, or never.
     ///
     /// # Errors
+    /// Those of the operation, or why it did not run.
     /// The operation's own, or what kept it from being run.
     pub fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
-        // The error is kept here, so that it is this one whatever the engine makes of it.
+        // The caller gets the operation's own error, whatever the engine returns.
         let own = Arc::new(OnceLock::new());
         let kept = own.clone();
         let operation = move || {
@@ -110,29 +110,29 @@ impl Handle {
         }
     }
 
-    /// Has a front door served by the shard's own thread, from now on and along with those that it
-    /// has already, until it ends by itself or is withdrawn. A door that the shard cannot serve is dropped (see [`Door`]): its
-    /// reactor waits for nothing but flash, or watches as much as it can, or the shard has ended.
+    /// Makes the shard's own thread serve a door, together with its other doors, until the door ends or is withdrawn.
+    /// The shard drops a door that it cannot serve (see [`Door`]): its reactor waits only for flash or has no watch
+    /// left, or the shard has ended.
     #[allow(clippy::must_use_candidate)] // most doors end by themselves
     pub fn serve(&self, door: Box<dyn Door>) -> DoorId {
         self.shared.mailbox.admit(door)
     }
 
-    /// Has the shard serve a door no more: it is dropped soon, between two turns. What it has under way is answered all
-    /// the same. Nothing happens to one that has ended.
+    /// Ends the service of a door. The shard drops it soon, between two turns, and still answers its requests under
+    /// way. Does nothing if the door has ended.
     pub fn withdraw(&self, door: DoorId) {
         self.shared.mailbox.withdraw(door);
     }
 
-    /// Has `tell` called with each object that the engine lets go of, on the shard's thread, in order with the answers:
-    /// it must be short, and neither block nor call this. Only the first counts.
+    /// Sets `tell`, called with each object that the engine lets go of. It runs on the shard's thread, in order with
+    /// the answers: it must be short, must not block and must not call this. Only the first call counts.
     pub fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
         let _ = self.shared.listeners.let_go.set(tell);
     }
 
-    /// Has `tell` called with each object of which the origin may have lost bytes that were read or written here: what
-    /// others keep of them is worth nothing. On the shard's thread, before any answer that tells of the loss, and
-    /// as in [`Handle::when_let_go`].
+    /// Sets `tell`, called with each object whose bytes the origin may have lost after they were read or written here.
+    /// Other copies of them are then worthless. It runs before any answer that reports the loss, otherwise as in
+    /// [`Handle::when_let_go`].
     pub fn when_lost(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
         let _ = self.shared.listeners.lost.set(tell);
     }
@@ -143,8 +143,8 @@ impl Handle {
         &self.shared.origin
     }
 
-    /// What the engine and the shard have counted. Taken between two turns, so it costs the path of
-    /// requests nothing. Of a shard that has ended: its last.
+    /// The counts of the engine and the shard. Taken between two turns, so requests do not pay for it. After the shard
+    /// has ended: the last counts.
     #[must_use]
     pub fn stats(&self) -> ShardStats {
         let (sender, receiver) = sync_channel(1);
@@ -152,12 +152,12 @@ impl Handle {
         ended.unwrap_or_else(|| receiver.recv().unwrap_or_else(|_| self.shared.mailbox.last()))
     }
 
-    /// Ends the shard's threads, and waits for that. To be called once [`Request::Stop`] was
-    /// answered; else it is as a crash for what was not synced. Requests under way fail with
-    /// [`Errno::SHUTDOWN`], for every clone of this handle.
+    /// Ends the shard's threads, and waits for them. Call it after [`Request::Stop`] was answered; before that,
+    /// unsynced data is lost as in a crash. Requests under way fail with [`Errno::SHUTDOWN`], for every clone of this
+    /// handle.
     ///
     /// # Errors
-    /// When the thread panicked, or is the calling one.
+    /// When the shard's thread panicked, or is the calling one.
     pub fn stop(self) -> std::result::Result<(), StopError> {
         self.shared.stop()
     }
@@ -168,7 +168,7 @@ impl Handle {
 
     fn send_and_wait(&self, request: Request, operation: Option<Operation>) -> Reply {
         let (sender, receiver) = sync_channel(1);
-        // Nobody listens any more: then nobody is to be told.
+        // If the receiver is gone, there is no caller left to answer.
         self.send(request, operation, Box::new(move |reply| drop(sender.send(reply))));
         receiver.recv().unwrap_or(Reply::Failed(Errno::SHUTDOWN))
     }
@@ -187,7 +187,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Without waiting: the last handle may go in an answer, on the shard's own thread.
+        // Without a wait: the last handle may go in an answer, on the shard's own thread.
         self.mailbox.stop();
     }
 }

@@ -1,19 +1,19 @@
 //! Latencies, counted in buckets that are at most 3 % wide.
 //!
-//! Cost of recording: a handful of instructions and one cache line; no floating point, no
-//! allocation. That is why it can be done for every request.
+//! To record a value costs a handful of instructions and one cache line, without floating point or allocation. So
+//! every request can be recorded.
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets to a doubling: 32 make each at most 1/32 of its value wide.
+/// Buckets in a doubling: with 32, a bucket is at most 1/32 of its value wide.
 const STEPS_LOG2: u32 = 5;
 const STEPS: usize = 1 << STEPS_LOG2;
 
-/// Everything from 2^40 ns, 18 minutes, is in the last bucket.
+/// All values from 2^40 ns, 18 minutes, are in the last bucket.
 const DOUBLINGS: usize = 40 - STEPS_LOG2 as usize;
 const BUCKETS: usize = STEPS * (DOUBLINGS + 1);
 
-/// How often which time was taken.
+/// How often each latency occurred.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
@@ -22,12 +22,12 @@ pub struct Histogram {
     max: u64,
 }
 
-/// A histogram in a few numbers, all times in nanoseconds.
+/// A histogram in a few numbers. Times are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HistogramSummary {
-    /// How many.
+    /// The number of values.
     pub count: u64,
-    /// Their mean.
+    /// The mean.
     pub mean: u64,
     /// Half took no longer.
     pub p50: u64,
@@ -48,7 +48,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one that took `nanos`.
+    /// Counts one value.
     pub fn record(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.total += 1;
@@ -56,26 +56,25 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// How many there are.
+    /// The number of values.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.total
     }
 
-    /// All of them together, in nanoseconds.
+    /// The sum of all values, in nanoseconds.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The buckets that hold any, each with the longest time in it and how many there are.
+    /// The buckets with values. Each with its longest time and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         held.map(|(index, count)| (highest(index), *count))
     }
 
-    /// What came since `earlier`, an older state of the same histogram. Its longest is known only
-    /// by its bucket.
+    /// The values since `earlier`, an older state of the same histogram. The longest is known only by its bucket.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut counts = self.counts.clone();
@@ -85,7 +84,7 @@ impl Histogram {
         Self { counts, total: self.total - earlier.total.min(self.total), sum: self.sum.wrapping_sub(earlier.sum), max }
     }
 
-    /// Adds all of another histogram.
+    /// Adds another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts.iter()).for_each(|(mine, more)| *mine += more);
         self.total += other.total;
@@ -93,7 +92,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// The time that a share of them, in 1/1000, did not exceed. At most 3 % too long.
+    /// The time that `share` of 1,000 values did not exceed. At most 3 % too long.
     #[must_use]
     pub fn per_mille(&self, share: u64) -> u64 {
         let wanted = (self.total * share).div_ceil(1000).max(1);
@@ -107,7 +106,7 @@ impl Histogram {
         0
     }
 
-    /// The few numbers.
+    /// The summary.
     #[must_use]
     pub fn summary(&self) -> HistogramSummary {
         HistogramSummary {
@@ -122,7 +121,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a value: itself below [`STEPS`], then [`STEPS`] to each doubling.
+/// The bucket of a value: the value itself below [`STEPS`], then [`STEPS`] buckets a doubling.
 const fn bucket(nanos: u64) -> usize {
     if nanos < STEPS as u64 {
         return nanos as usize;

@@ -2,12 +2,12 @@
 //!
 //! - `reads`: reads for applications. They never wait behind destage.
 //! - `changes`: destage's writes and syncs, which may take long.
-//! - `directories`: rename, unlink and the other changes of names.
-//! - `closes`: closing files. A change may wait for the space of a removed file (`removed.rs`), so its close never
+//! - `directories`: rename, unlink and other changes of names.
+//! - `closes`: closes of files. A change may wait for the space of a removed file (`removed.rs`), so its close never
 //!   waits behind a change.
 //!
-//! A thread is started when work comes and none is idle, up to the lane's limit, and stays. A lane's queue
-//! is bounded by the shard, which takes no new requests while too much is under way.
+//! A lane starts a thread when work comes and none is idle, up to its limit. The thread then stays. The shard bounds
+//! the lane's queue: it takes no new requests while too much is under way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,10 +25,10 @@ use crate::operation::Operation;
 use crate::origin::Remains;
 use crate::{Limits, Origin, clock};
 
-/// Only the kernel is called, and a front door's directory operation.
+/// A thread only calls the kernel, or runs a door's directory operation.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Something to be done on the origin.
+/// Work at the origin.
 pub(crate) enum Job {
     Read { object: ObjectId, offset: u64, len: u32 },
     Seek { object: ObjectId, offset: u64, data: bool },
@@ -48,7 +48,7 @@ pub(crate) enum Job {
 pub(crate) struct Finished {
     pub(crate) ticket: Ticket,
     pub(crate) outcome: Outcome,
-    /// It was a read.
+    /// Whether it was a read.
     pub(crate) read: bool,
 }
 
@@ -76,7 +76,7 @@ struct Lane {
 
 struct LaneThread {
     thread: JoinHandle<()>,
-    /// Since when it has been at the origin, by [`clock::now`]; [`IDLE`] when it is not.
+    /// When its present call began, by [`clock::now`]; [`IDLE`] without one.
     since: Arc<AtomicU64>,
 }
 
@@ -100,7 +100,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Lanes {
-    /// Starts one thread in each lane, so that a lane always has one.
+    /// Starts one thread in each lane, so a lane always has one.
     pub(crate) fn start(origin: Arc<dyn Origin>, waker: Waker, limits: &Limits) -> io::Result<Self> {
         let lane = |name, threads_max: usize| Lane {
             name,
@@ -121,7 +121,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Gives a job to its lane. Without a ticket, its end is not reported.
+    /// Gives a job to its lane. The end of a job without a ticket is not reported.
     pub(crate) fn push(&mut self, ticket: Option<Ticket>, job: Job) {
         let lane = match job {
             Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } | Job::Free { settles: false, .. } => {
@@ -134,7 +134,7 @@ impl Lanes {
         lane.push(ticket, job, &self.shared);
     }
 
-    /// For how long the operation that is under way longest has been at the origin.
+    /// How long the oldest call under way has been at the origin.
     pub(crate) fn longest(&self) -> Option<Duration> {
         let lanes = [&self.reads, &self.changes, &self.directories, &self.closes];
         let threads = lanes.into_iter().flat_map(|lane| &lane.threads);
@@ -149,7 +149,7 @@ impl Lanes {
         }
     }
 
-    /// What has ended since the last call.
+    /// Takes the jobs that have ended since the last call.
     pub(crate) fn take_finished(&self, into: &mut Vec<Finished>) {
         let mut finished = locked(&self.shared.finished);
         if into.is_empty() {
@@ -168,7 +168,7 @@ impl Lane {
         drop(inner);
         self.queue.work.notify_one();
         if short && self.threads.len() < self.threads_max {
-            // Without a further thread, those that there are do it.
+            // If no thread starts, the present ones do the work.
             let _ = self.spawn(shared);
         }
     }
@@ -195,7 +195,7 @@ impl Drop for Lane {
     }
 }
 
-/// What each thread does until its lane is dropped; what is queued then is done first.
+/// The loop of each thread, until its lane is dropped and its queue is empty.
 fn serve(queue: &Queue, shared: &Shared, since: &AtomicU64) {
     loop {
         let mut inner = locked(&queue.inner);

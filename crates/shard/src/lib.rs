@@ -1,5 +1,5 @@
-//! A shard: one thread that owns an engine and the reactor of its pool's disks, and carries out what the engine
-//! asks for; a few threads for the origin's blocking calls; and the handle for the front doors.
+//! A shard: one thread that owns an engine and the reactor of its pool's disks, and carries out the engine's effects;
+//! a few threads for the origin's blocking calls; and the handle for the doors.
 //!
 //! ```text
 //!  front doors ── Handle ──> mailbox ──┐            ┌──> disks (one reactor)
@@ -7,15 +7,14 @@
 //!  origin threads ── results ──────────┘  (engine)  └──> origin lanes (threads)
 //! ```
 //!
-//! What single ownership buys: one thing happens at a time, so there is no lock around the engine
-//! and its order is a fact. What it costs: whatever runs on the shard's thread delays everything
-//! else, so nothing there may block. Replies run there and must be short.
+//! What single ownership buys: one thing happens at a time, so the engine needs no lock and its order is a fact. What
+//! it costs: all work on the shard's thread delays everything else, so nothing there may block. Replies run there and
+//! must be short.
 //!
-//! Front doors whose requests come out of a descriptor can be served by the shard's own thread, which
-//! then waits for them along with the flash: see [`Door`](headpond_door::Door). That spares the
-//! hand-over through the mailbox.
+//! If a door's requests come from a descriptor, the shard's own thread can serve it. It then waits for the door
+//! together with the flash: see [`Door`](headpond_door::Door). That spares the hand-over through the mailbox.
 //!
-//! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
+//! `ARCHITECTURE.md` says what a request costs, and `docs/benchmarks.md` what that adds up to.
 
 mod beneath;
 mod btrfs_quota;

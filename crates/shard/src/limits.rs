@@ -2,30 +2,29 @@
 
 use std::time::Duration;
 
-/// How much a shard has under way at most.
+/// The most that a shard has under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Requests of all handles together: a further one waits in
-    /// [`Handle::submit`](crate::Handle::submit). And as many again from all the [`Door`](headpond_door::Door)s that
-    /// the shard serves: what is more stays in their descriptors.
+    /// Requests of all handles together. One more waits in [`Handle::submit`](crate::Handle::submit). And as many
+    /// again from all [`Door`](headpond_door::Door)s that the shard serves: further requests stay in their
+    /// descriptors.
     pub requests: usize,
-    /// Threads for what applications wait for: reads of the origin, seeks, reservations. As many as
-    /// a disk gains from having in its queue.
+    /// Threads for calls that applications wait for: reads of the origin, seeks, reservations. As many as a disk can
+    /// use in its queue.
     pub origin_readers: usize,
-    /// Threads for what changes the origin. Destage bounds itself; in write-through as many as a disk gains from having in
-    /// its queue.
+    /// Threads for changes of the origin. Destage bounds itself; in write-through as many as a disk can use in its
+    /// queue.
     pub origin_writers: usize,
-    /// Threads for changes of directories, which wait for neither of the above, and as many for closing files.
+    /// Threads for changes of directories, which wait for neither of the above. As many again close files.
     pub origin_directories: usize,
-    /// Operations of the origin, and of the flash, above which no new request is taken from the
-    /// mailbox until some are done.
+    /// Operations of the origin, and of the flash. Above this the shard takes no new request from the mailbox until
+    /// some end.
     pub operations: usize,
-    /// How long to look for work before going to sleep, and ten times as long while the flash reads and nobody else
-    /// wants the processor; zero is never. Only while work comes at such intervals: after a longer wait the
-    /// shard sleeps at once, until one was short again. Other threads get the processor meanwhile.
+    /// How long to poll for work before a sleep; ten times as long while the flash reads and no other thread wants the
+    /// processor. Zero: never. The shard polls only while work comes at such intervals: after a longer wait it sleeps
+    /// at once, until a wait is short again. While it polls, other threads get the processor.
     ///
-    /// Being woken costs some 20 us where the processor has gone to sleep (on virtual machines, most
-    /// of all), twice for each read that is alone.
+    /// A wake-up costs some 20 us when the processor sleeps (most on virtual machines), and a lone read needs two.
     pub spin: Duration,
 }
 
@@ -42,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// About what flash takes for a read. With a single processor, those who are to bring the work need it.
+/// About the time of a read of flash. With a single processor, the threads that bring the work need it.
 fn spin_default() -> Duration {
     let several = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     if several { Duration::from_micros(100) } else { Duration::ZERO }

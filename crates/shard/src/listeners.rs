@@ -1,17 +1,17 @@
-//! Listeners to the fate of an object.
+//! Listeners to the fate of objects.
 
 use std::sync::{Arc, OnceLock};
 
 use headpond_base::ObjectId;
 
-/// The listeners of an object.
+/// A listener.
 type Listener = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
 
-/// What the engine tells of objects without being asked.
+/// What the engine tells of objects unasked.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners {
-    /// It lets go of one.
+    /// The engine lets go of the object.
     pub(crate) let_go: Listener,
-    /// The origin may have lost some of one.
+    /// The origin may have lost bytes of the object.
     pub(crate) lost: Listener,
 }

@@ -1,10 +1,10 @@
 //! Requests on their way to the shard.
 //!
 //! Invariants:
-//! - At most `limit` requests are under way, from [`Mailbox::send`] to their answer. The sender of
-//!   one more waits (promise 9): nothing grows, and no request is refused.
+//! - At most `limit` requests are under way, from [`Mailbox::send`] to their answer. The sender of one more waits
+//!   (promise 9), so nothing grows, and no request is refused.
 //! - Every request is answered once: by the shard, or, after the mailbox is closed, here.
-//! - The shard is woken only if it sleeps: see [`Waker`].
+//! - A sender wakes the shard only if it sleeps: see [`Waker`].
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub(crate) enum DoorChange {
     Withdraw(DoorId),
 }
 
-/// Where front doors put requests and the shard takes them.
+/// Doors and other callers put requests here, and the shard takes them.
 pub(crate) struct Mailbox {
     inner: Mutex<Inner>,
     room: Condvar,
@@ -76,8 +76,8 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request; waits while too many are under way. If the shard has ended it is answered at
-    /// once, on this thread.
+    /// Sends a request. Waits while too many are under way. If the shard has ended, this thread answers the request at
+    /// once.
     pub(crate) fn send(&self, item: Item) {
         let mut inner = self.locked();
         while inner.under_way >= self.limit && inner.closed.is_none() {
@@ -94,13 +94,13 @@ impl Mailbox {
         let first = inner.items.is_empty();
         inner.items.push(item);
         drop(inner);
-        // The sender of the first one wakes the shard for all.
+        // The sender of the first request wakes the shard for all.
         if first {
             self.waker.wake();
         }
     }
 
-    /// Asks for a snapshot; `None` answers it from the last one if the shard has ended.
+    /// Asks for a snapshot. If the shard has ended, returns the last one.
     pub(crate) fn probe(&self, answer: SyncSender<ShardStats>) -> Option<ShardStats> {
         let mut inner = self.locked();
         if inner.closed.is_some() {
@@ -112,7 +112,7 @@ impl Mailbox {
         None
     }
 
-    /// Gives the shard a door to serve, and the door its name. Drops it if the shard has ended.
+    /// Gives the shard a door to serve. Returns the door's name. Drops the door if the shard has ended.
     pub(crate) fn admit(&self, door: Box<dyn Door>) -> DoorId {
         let mut inner = self.locked();
         let id = inner.next_door;
@@ -121,7 +121,7 @@ impl Mailbox {
         id
     }
 
-    /// Has the shard serve a door no more.
+    /// Ends the service of a door.
     pub(crate) fn withdraw(&self, id: DoorId) {
         self.change(self.locked(), DoorChange::Withdraw(id));
     }
@@ -129,7 +129,7 @@ impl Mailbox {
     fn change(&self, mut inner: MutexGuard<'_, Inner>, change: DoorChange) {
         if inner.closed.is_some() {
             drop(inner);
-            // Outside the lock, as what a door does then is its own affair.
+            // Outside the lock: a drop of the door may do anything.
             drop(change);
             return;
         }
@@ -144,9 +144,8 @@ impl Mailbox {
         self.waker.wake();
     }
 
-    /// For the shard: `answered` requests are done. What has come since goes to `items` (empty, and
-    /// its memory is used again), unless `take` is false. Probes go to `probes`, doors that come and
-    /// go to `doors`, in order. True: end.
+    /// For the shard: `answered` requests are done. New requests go to `items` (empty; its memory is used again),
+    /// unless `take` is false. Probes go to `probes`. Doors that come and go are in `doors`, in order. True: end.
     pub(crate) fn exchange(
         &self,
         answered: usize,
@@ -171,15 +170,15 @@ impl Mailbox {
         stop
     }
 
-    /// Nothing goes through any more: what is here, and what will come, fails with `errno`.
+    /// Closes the mailbox: all requests in it, and all later ones, fail with `errno`.
     pub(crate) fn close(&self, errno: Errno, last: ShardStats) {
         let mut inner = self.locked();
         inner.closed = Some(errno);
         inner.last = last;
         let items = std::mem::take(&mut inner.items);
-        // Those who asked find the sender gone.
+        // The threads that asked find the sender gone.
         inner.probes.clear();
-        // Dropped outside the lock, as in `change`.
+        // Drop outside the lock, as in `change`.
         let doors = std::mem::take(&mut inner.doors);
         drop(inner);
         drop(doors);

@@ -10,80 +10,82 @@ use headpond_format::Stamp;
 
 use crate::{LeavingDescriptor, RemovedFile};
 
-/// What is left of a released file.
+/// What is left of a released file. Its drop may block.
 pub type Remains = Box<dyn Send>;
 
-/// Opens a file of the origin again, wherever it is now: not all that are attached stay open.
+/// Opens a file of the origin again, wherever it is now: not all attached files stay open.
 pub trait Reopen: Send + Sync {
-    /// Opens it; for writing too if `writes`. Never another file that has its name by now.
+    /// Opens the file; for writing too if `writes`. Never opens another file that has its name by now.
     ///
     /// # Errors
     /// When it cannot be found or opened.
     fn reopen(&self, writes: bool) -> Result<File>;
 }
 
-/// The slow place that owns the data. Its calls block, and come from several threads at once;
-/// the engine never has two under way that depend on each other's order.
+/// The slow directory that owns the data. Its calls block, and come from several threads at once. The engine never has
+/// two under way whose order matters.
 ///
-/// An object that was not attached, or was released, is [`Errno::BADF`](headpond_base::Errno::BADF).
+/// For an object that is not attached, a call fails with [`Errno::BADF`](headpond_base::Errno::BADF).
 pub trait Origin: Send + Sync + 'static {
-    /// Reads up to `len` bytes, fewer only at the file's end.
+    /// Reads up to `len` bytes; fewer only at the file's end.
     ///
     /// # Errors
-    /// The origin's.
+    /// The origin's error.
     fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf>;
 
-    /// Writes all of `data`, piece after piece, with the rights of a user to the origin's space. Not durable before [`Origin::sync`].
+    /// Writes all of `data`, piece after piece, with the rights of `user` to the origin's space. Durable only after
+    /// [`Origin::sync`].
     ///
     /// # Errors
-    /// The origin's. What was written is then unknown.
+    /// The origin's error. The content of the range is then unknown.
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()>;
 
-    /// Makes a range zeros. Never makes the file larger. Gives whole blocks back, or keeps them if that can be.
+    /// Makes a range zeros. Never makes the file larger. Gives back whole blocks; with `keep_space` it keeps them if
+    /// it can.
     ///
     /// # Errors
-    /// The origin's.
+    /// The origin's error.
     fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()>;
 
     /// Makes the file end at `size`.
     ///
     /// # Errors
-    /// The origin's.
+    /// The origin's error.
     fn resize(&self, object: ObjectId, size: u64) -> Result<()>;
 
-    /// Makes sure of space for ranges, from byte to byte, without changing the file's size or its modification time. One who
-    /// `insists` gets [`Errno::OPNOTSUPP`](headpond_base::Errno::OPNOTSUPP) if the file system cannot.
+    /// Reserves space for ranges, from byte to byte. The file's size and modification time stay. With `insists`, it
+    /// fails with [`Errno::OPNOTSUPP`](headpond_base::Errno::OPNOTSUPP) if the file system cannot reserve.
     ///
     /// # Errors
-    /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) when there is none,
-    /// [`Errno::DQUOT`](headpond_base::Errno::DQUOT) when the user may not have it. Parts of it may be there.
+    /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) without space, [`Errno::DQUOT`](headpond_base::Errno::DQUOT)
+    /// beyond the user's quota. Parts of the space may then be reserved.
     fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space>;
 
-    /// What the file system of this file has free for everybody, and in all, in bytes. If it `settles`, all that was written
-    /// is in the figure.
+    /// Bytes that this file's file system has free for everybody, and in all. With `settles`, the figure contains all
+    /// writes.
     ///
     /// # Errors
-    /// The origin's.
+    /// The origin's error.
     fn free(&self, object: ObjectId, settles: bool) -> Result<Room>;
 
-    /// Makes data, size, and what was told of its names ([`Origin::name_changed`]) durable.
+    /// Makes data, size and noted name changes ([`Origin::name_changed`]) durable.
     ///
     /// # Errors
-    /// The origin's. Nothing is known then of any write since the last good sync.
+    /// The origin's error. Any write since the last good sync may then be lost.
     fn sync(&self, object: ObjectId) -> Result<()>;
 
-    /// The same for others than the engine. What the origin refuses them the engine hears with its own next sync.
+    /// Like [`Origin::sync`], for callers other than the engine. The engine's own next sync gets the error as well.
     ///
     /// # Errors
-    /// The origin's.
+    /// The origin's error.
     fn sync_aside(&self, object: ObjectId) -> Result<()> {
         self.sync(object)
     }
 
-    /// Sets the modification time and says what size and times are then.
+    /// Sets the modification time. Returns the size and the times after that.
     ///
     /// # Errors
-    /// The origin's.
+    /// The origin's error.
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp>;
 
     /// Finds data, or a hole, at or after an offset.
@@ -92,69 +94,68 @@ pub trait Origin: Send + Sync + 'static {
     /// [`Errno::NXIO`](headpond_base::Errno::NXIO) when there is none.
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64>;
 
-    /// Says durably, beside the origin's data, that the flash failed while in use: from now on the
-    /// origin is newer than the pool. Nothing is changed at the origin before this succeeds.
+    /// Writes durably beside the origin that the flash failed in use: from now on the origin is newer than the pool.
+    /// The origin does not change before this succeeds.
     ///
     /// # Errors
-    /// When it cannot be said; the engine then refuses changes.
+    /// When it cannot be written. The engine then refuses changes.
     fn pool_failed(&self) -> Result<()>;
 
-    /// Whether the origin may be changed now, as far as that is not the file system's to say. To be asked before each change that
-    /// does not come through the calls above, which ask by themselves. May block.
+    /// Checks that the origin may be changed now, as far as the claim decides. Call it before each change that does
+    /// not use the calls above; those check by themselves. May block.
     ///
     /// # Errors
-    /// [`Gate::BARRED`](crate::Gate::BARRED) when the origin is another's by now, or why that cannot be told.
+    /// [`Gate::BARRED`](crate::Gate::BARRED) when the claim is lost, or the reason why that is unknown.
     fn may_change(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether it is known that the origin may not be changed any more. Asks nobody.
+    /// Whether the claim is known to be lost. Looks at nothing.
     fn is_barred(&self) -> bool {
         false
     }
 
-    /// Gives the file of an object. It takes the place of an earlier one only if that was for
-    /// reading only and this one is not.
+    /// Attaches the file of an object. It replaces an earlier one only if that was read-only and this one is not.
     fn attach(&self, object: ObjectId, file: File);
 
-    /// The same of a file that need not stay open.
+    /// Like [`Origin::attach`], for a file that need not stay open.
     fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
         let _ = again;
         self.attach(object, file);
     }
 
-    /// The attached file of an object, if there is one, could not be opened again as it was: it is open from now on, and stays so
-    /// until the object is given a file that need not.
+    /// Keeps the attached file of an object open, if there is one, until a file is attached that need not stay open.
+    /// For a file that could not be opened again as it was.
     fn keep_open(&self, object: ObjectId) {
         let _ = object;
     }
 
-    /// The attached file of an object, if there is one, is opened again like this from now on.
+    /// From now on `again` opens the attached file of an object again, if there is one.
     fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
         let _ = (object, again);
     }
 
-    /// The last name of an object's file is about to be removed, and no application has it open: closes it, so that its space
-    /// is free when the name is gone. Waits for a call that is under way; what is asked later fails once it is gone.
+    /// Closes an object's file whose last name is about to be removed, while no application has it open. So its space
+    /// is free when the name is gone. Waits for a call under way. Later calls fail once the name is gone.
     fn leaving(&self, object: ObjectId) -> Option<LeavingDescriptor> {
         let _ = object;
         None
     }
 
-    /// Takes the file of an object out, at once: the only call that comes on the shard's thread, so that it is
-    /// in order with the answers, and a file attached after a later open is never the one that goes.
-    /// It must not block. What may take long, as closing a file does when its last name is gone, is to be
-    /// returned: it is dropped elsewhere.
+    /// Takes out the file of an object, at once. Only this call comes on the shard's thread: so it is in order with
+    /// the answers, and never takes a file that was attached after a later open. It must not block. Return what may
+    /// take long, such as the close of a file without a name; another thread drops it.
     #[must_use]
     fn release(&self, object: ObjectId) -> Option<Remains>;
 
-    /// A name of the object's file was made in this directory, or has gone from it.
+    /// Notes that a name of the object's file was made in this directory, or removed from it.
     fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
         let _ = (object, directory);
     }
 
-    /// A file has lost its last name; its object, if the engine has one for it, is not released yet. What is returned is to
-    /// be kept as long as the caller has the file open: until then its space may not be free, and those who need it wait.
+    /// Notes that a file has lost its last name. Its object, if the engine has one, is not released yet. Keep the
+    /// result as long as you have the file open: until then its space may not be free, and changes that need space
+    /// wait.
     fn removed(&self, object: Option<ObjectId>) -> Option<RemovedFile> {
         let _ = object;
         None

@@ -1,4 +1,4 @@
-//! Writes that an origin lost, until the engine learns of them.
+//! Lost writes of an origin that the engine must still learn of.
 //!
 //! The kernel reports a failed write-back to a descriptor once: at the next fsync or, on NFS, at a write that it
 //! refuses for want of space. If that call was not the engine's sync, the engine's next sync succeeds, and the engine
@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - After an error that another call received, the engine's next sync of the file fails with it.
-//! - One sync runs at a time, so that no sync succeeds after another call took the error and before that is noted. If
+//! - One sync runs at a time. So no sync succeeds after another call took the error and before that is noted. If
 //!   writes can take the error, they do not run beside a sync.
 
 use std::fs::File;
@@ -19,17 +19,17 @@ use rustix::fs::Advice;
 /// Magic number of `statfs`.
 const NFS: u64 = 0x6969;
 
-/// Of one file.
+/// The lost writes of one file.
 #[derive(Default)]
 pub(crate) struct RefusedOfFile {
     order: RwLock<()>,
     untold: Mutex<Option<Errno>>,
-    /// The size that the kernel has of it may be one that the lost writes made.
+    /// The kernel's size of the file may come from lost writes.
     size_is_doubtful: AtomicBool,
 }
 
 impl RefusedOfFile {
-    /// A sync of which the engine hears.
+    /// A sync for the engine.
     pub(crate) fn sync(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _alone = self.order.write().unwrap_or_else(PoisonError::into_inner);
         let done = sync();
@@ -37,7 +37,7 @@ impl RefusedOfFile {
         done.and(untold.map_or(Ok(()), Err))
     }
 
-    /// A sync of which the engine does not hear.
+    /// A sync for another caller.
     pub(crate) fn sync_aside(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _alone = self.order.write().unwrap_or_else(PoisonError::into_inner);
         sync().inspect_err(|errno| {
@@ -45,7 +45,7 @@ impl RefusedOfFile {
         })
     }
 
-    /// A write that may be refused for what became of others before it.
+    /// A write that may receive the error of earlier writes.
     pub(crate) fn write(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
         let _beside_writes = self.order.read().unwrap_or_else(PoisonError::into_inner);
         write().inspect_err(|errno| {
@@ -56,7 +56,7 @@ impl RefusedOfFile {
     /// Makes the file end at `size`.
     pub(crate) fn resize(&self, file: &File, size: u64) -> Result<()> {
         if self.size_is_doubtful.swap(false, Ordering::AcqRel) {
-            // An NFS client sends nothing where it believes that this is the size.
+            // An NFS client sends nothing if it believes that the file has this size.
             let set = file.set_len(size + 1).and_then(|()| file.set_len(size));
             return set.map_err(|error| {
                 self.size_is_doubtful.store(true, Ordering::Release);
@@ -66,10 +66,10 @@ impl RefusedOfFile {
         Ok(file.set_len(size)?)
     }
 
-    /// A sync of the file was refused: has the kernel forget its copies, in which what is lost may still be read, and doubts the
-    /// size that it has.
+    /// After a refused sync: makes the kernel drop its copies, which may still show lost bytes, and doubts the
+    /// kernel's size.
     pub(crate) fn look_anew(&self, file: &File) {
-        // As far as it can be done: who reads has been told of the loss.
+        // If this fails, readers have at least been told of the loss.
         let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         self.size_is_doubtful.store(true, Ordering::Release);
     }
@@ -79,7 +79,7 @@ impl RefusedOfFile {
     }
 }
 
-/// Whether a file's kernel tells writers of what it could not write before.
+/// Whether the kernel reports earlier failed writes to writers.
 pub(crate) fn tells_writers(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 & 0xffff_ffff == NFS)
 }

@@ -1,14 +1,14 @@
-//! Removed files that are still open here, so that their space at the origin is not free yet.
+//! Removed files that are still open here. Their space at the origin is not free yet.
 //!
 //! A program that removes a file expects its space back at once. The file system frees the space when the last
 //! descriptor closes. Some descriptors close only after the removal is answered: the kernel lets the mount forget a
-//! file no sooner, and closing a large file takes time. So a change that finds no space waits for the files that are
-//! about to close, and tries again. File systems themselves wait like this for space in their journal.
+//! file no sooner, and the close of a large file takes time. So a change that finds no space waits for the files that
+//! are about to close, and tries again. File systems themselves wait like this for space in their journal.
 //!
 //! Invariants
 //! - If no file is about to close, a change that finds no space fails at once.
-//! - A change waits only for files that were removed before it, and no longer than the times below after the last
-//!   news of them. So a removed file that a program keeps open delays no change for long.
+//! - A change waits only for files that were removed before it, and no longer than the times below after the last news
+//!   of them. So a removed file that a program keeps open delays no change for long.
 //!
 //! Price: a wait takes a thread of its lane; a write's wait, with a modelled disk, also the disk's arm.
 
@@ -19,20 +19,20 @@ use std::time::{Duration, Instant};
 
 use headpond_base::{Errno, Result};
 
-/// How long the kernel may take at most to let go of a file that nobody uses any more: a message through the mount's door,
-/// on a machine with other work to do. A program may also have it open, and that is no reason to wait longer.
+/// The longest time in which the kernel lets go of an unused file: one message through the mount's door, on a machine
+/// with other work. A program may also have the file open, but that is no reason to wait longer.
 const LET_GO: Duration = Duration::from_millis(500);
 
-/// How long closing may take at most. A large file on a slow disk takes seconds.
+/// The longest time of a close. A large file on a slow disk takes seconds.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// All of one origin.
+/// The removed files of one origin.
 #[derive(Default)]
 pub(crate) struct RemovedFiles {
     shared: Arc<Shared>,
 }
 
-/// A removed file. It counts as closed when the last clone of this is dropped, which is to be after the descriptors.
+/// A removed file. It counts as closed when its last clone is dropped. Drop it after the descriptors.
 #[derive(Clone)]
 pub struct RemovedFile {
     open: Arc<Open>,
@@ -51,21 +51,21 @@ struct Shared {
 
 #[derive(Default)]
 struct Files {
-    /// Until when each is waited for, by its number.
+    /// How long each file is waited for, by its number.
     open: BTreeMap<u64, Instant>,
-    /// The number of the next.
+    /// The number of the next file.
     next: u64,
-    /// How many were closed.
+    /// How many files were closed.
     closed: u64,
 }
 
 impl RemovedFiles {
-    /// A file has lost its last name, and will be closed unless a program still uses it.
+    /// Adds a file that has lost its last name. It closes soon, unless a program still uses it.
     pub(crate) fn add(&self) -> RemovedFile {
         self.add_until(LET_GO)
     }
 
-    /// A file that is being closed.
+    /// Adds a file that is being closed.
     pub(crate) fn add_closing(&self) -> RemovedFile {
         self.add_until(CLOSING)
     }
@@ -79,7 +79,7 @@ impl RemovedFiles {
         RemovedFile { open: Arc::new(Open { number, shared: self.shared.clone() }) }
     }
 
-    /// Asks for something that needs space; again when there is none, as long as files are about to be closed.
+    /// Calls `ask`, which needs space. Repeats it without space as long as files are about to close.
     pub(crate) fn asking_again<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         let before = self.shared.locked().next;
         loop {
@@ -95,7 +95,7 @@ impl RemovedFiles {
         }
     }
 
-    /// Waits until more than `closed` are, or none with a smaller number than `before` is waited for any more.
+    /// Waits until more than `closed` files are closed, or no file with a number below `before` is waited for.
     fn wait(&self, before: u64, closed: u64) {
         let mut files = self.shared.locked();
         while files.closed == closed
@@ -108,7 +108,7 @@ impl RemovedFiles {
 }
 
 impl Files {
-    /// How long those with smaller numbers are still waited for, if they are.
+    /// How long files with numbers below `before` are still waited for; `None` if there are none.
     fn waited_for(&self, before: u64) -> Option<Duration> {
         let until = self.open.range(..before).map(|(_, until)| *until).max()?;
         Some(until.saturating_duration_since(Instant::now())).filter(|patience| !patience.is_zero())
@@ -116,12 +116,12 @@ impl Files {
 }
 
 impl RemovedFile {
-    /// A program that had it open has closed it: perhaps it was the last.
+    /// Notes that a program closed it: perhaps the last one.
     pub fn is_let_go(&self) {
         self.open.shared.wait_for(self.open.number, LET_GO);
     }
 
-    /// Nobody has it open any more: it is now closed.
+    /// Notes that no program has it open, so it now closes.
     pub fn is_closing(&self) {
         self.open.shared.wait_for(self.open.number, CLOSING);
     }
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// An origin with so much room in it.
+    /// An origin with some room.
     #[derive(Default)]
     struct Disk {
         room: AtomicU32,
@@ -238,7 +238,7 @@ mod tests {
         let asked = disk.asked();
         assert_eq!(files.asking_again(|| disk.take()), Err(Errno::NOSPC));
         assert_eq!(disk.asked(), asked + 1, "it was waited for before");
-        // Until something is heard of it again.
+        // Until the next news of it.
         kept.is_let_go();
         thread::scope(|scope| {
             let asking = scope.spawn(|| files.asking_again(|| disk.take()));

@@ -1,7 +1,7 @@
 //! The requests that the engine has, and how each is answered.
 //!
-//! Invariant: each is answered exactly once; those left when this is dropped, with an error. So
-//! nobody waits for a shard that is gone.
+//! Invariant: each is answered exactly once. The drop answers the remaining ones with an error, so no caller waits for
+//! a shard that is gone.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use headpond_engine::{Handling, Reply, Request, RequestId};
 use crate::mailbox::{Answer, Item};
 use crate::operation::Operation;
 
-/// What is counted apart.
+/// The kinds with a latency of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Read,
     Write,
-    /// By a rule, not into the pool.
+    /// A write that a rule sent past the pool.
     WritePast,
     Sync,
     Other,
@@ -32,7 +32,7 @@ pub(crate) struct Pending {
     pub(crate) way: RequestWay,
 }
 
-/// How a request came in, which is also where it counts: each way has its own limit.
+/// The way by which a request came in. Each way counts it against its own limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestWay {
     /// From another thread.
@@ -41,22 +41,22 @@ pub(crate) enum RequestWay {
     Door(DoorId),
 }
 
-/// All of them, by number: finding one is an index.
+/// All requests, by number: a look-up is an index.
 pub(crate) struct NumberedRequests {
-    /// With how often each place was used, which is the upper half of its numbers.
+    /// Each place with its number of uses. That number is the upper half of a request's number.
     places: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
-    /// What those left are answered with.
+    /// The answer to the remaining requests.
     pub(crate) end: Errno,
 }
 
 impl NumberedRequests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
-        // An error unless it was ended in order.
+        // An error, unless the shard ends in good order.
         Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), end: Errno::IO }
     }
 
-    /// Takes one in, and gives it its number.
+    /// Adds a request, and gives it its number.
     pub(crate) fn add(&mut self, item: Item, way: RequestWay) -> (RequestId, Request) {
         let kind = match &item.request {
             Request::Read { .. } => Kind::Read,
@@ -82,19 +82,19 @@ impl NumberedRequests {
         (u64::from(place.0) == id.0 >> 32).then_some(&mut place.1)
     }
 
-    /// The directory operation that came with a request. Once.
+    /// Takes the directory operation of a request, once.
     pub(crate) fn operation(&mut self, id: RequestId) -> Option<Operation> {
         self.place(id)?.as_mut()?.operation.take()
     }
 
-    /// Takes one out, to be answered.
+    /// Takes a request out, to answer it.
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
         let pending = self.place(id)?.take()?;
         self.free.push(id.0 as u32);
         Some(pending)
     }
 
-    /// How many there are.
+    /// How many requests there are.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

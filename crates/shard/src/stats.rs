@@ -1,4 +1,4 @@
-//! What a shard knows about itself.
+//! The counts of a shard.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::Histogram;
 /// A snapshot of a shard, taken between two turns: all numbers belong together.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStats {
-    /// The engine's.
+    /// The engine's counts.
     pub engine: Stats,
     /// The flushes under way, oldest first.
     pub flushes: Vec<FlushProgress>,
-    /// The files with most in the pool, and with most that the origin has not got.
+    /// The objects with most in the pool, and those with most that the origin lacks.
     pub holdings: Vec<Holding>,
     /// How long requests took.
     pub latency: Latencies,
-    /// What carries out flash operations: `uring` or `psync`.
+    /// The backend of flash operations: `uring` or `psync`.
     pub device: &'static str,
-    /// What each door that the shard serves has under way, in the order in which they came.
+    /// The counts of each served door, in the order in which they came.
     pub doors: Vec<DoorStats>,
     /// Gauge: requests taken in and not yet answered.
     pub requests_under_way: u64,
@@ -28,7 +28,7 @@ pub struct ShardStats {
     pub flash_under_way: u64,
     /// Gauge: origin operations under way or waiting for a thread.
     pub origin_under_way: u64,
-    /// For how long the origin has left the oldest of them without an answer.
+    /// How long the origin has left the oldest of them without an answer.
     pub origin_silent: Option<Duration>,
     /// Turns of the loop.
     pub turns: u64,
@@ -39,7 +39,7 @@ pub struct ShardStats {
 /// One door of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DoorStats {
-    /// Which.
+    /// The door.
     pub door: DoorId,
     /// Gauge: requests taken in through it and not yet answered.
     pub under_way: u64,
@@ -47,14 +47,14 @@ pub struct DoorStats {
     pub answered: u64,
 }
 
-/// How long requests took, from the front door's call to the answer, in nanoseconds.
+/// How long requests took, from the door's call to the answer, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     /// Reads that the flash, or memory, answered.
     pub read_hit: Histogram,
     /// Reads that an origin read answered.
     pub read_miss: Histogram,
-    /// Reads that an origin read answered, past the cache: by a rule, or as part of a sequential stream.
+    /// Reads past the cache that an origin read answered: by a rule, or in a sequential run.
     pub read_bypass: Histogram,
     /// Writes.
     pub write: Histogram,

@@ -1,8 +1,8 @@
 //! The shard's loop.
 //!
-//! One turn: wait, hand everything that came to the engine, carry out its effects, answer. The wait also
-//! starts what the last turn submitted. What comes during a turn is part of the next one, which then does
-//! not sleep. If much comes at once, a turn takes only a part, so that the flash gets its next work early.
+//! One turn: wait, give the engine all that came, carry out its effects, answer. The wait also starts what the last
+//! turn submitted. What comes during a turn belongs to the next one, which then does not sleep. If much comes at once,
+//! a turn takes only a part, so that the flash gets its next work early.
 //!
 //! Invariants:
 //! - The engine learns the end of each effect exactly once.
@@ -24,27 +24,27 @@ use crate::mailbox::{DoorChange, Item, Mailbox};
 use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
-/// Files of each kind that a snapshot names.
+/// Objects of each kind in a snapshot.
 const HOLDINGS: usize = 32;
 
-/// Requests taken through all doors in one turn while the flash has nothing to do: their reads are started before more
-/// are taken in. Not fewer, because each portion costs the callers a wake-up for its answers. Doors that have something
-/// share it.
+/// Requests taken through all doors in one turn while the flash has nothing to do. Their reads start before more
+/// requests are taken in. Not fewer, because each portion costs the callers a wake-up for its answers. The doors with
+/// requests share it.
 const DOOR_PORTION: usize = 8;
 
-/// The shard polls this many times longer while the flash reads: the answer comes soon, and a sleep costs more than the
-/// polling. Writes and syncs do not prolong it: the kernel's own threads carry those out, and they need the processor
+/// The shard polls this many times longer while the flash reads: the answer comes soon, and a sleep costs more than
+/// the polling. Writes and syncs do not prolong it: the kernel's own threads carry them out, and need the processor
 /// (docs/benchmarks.md).
 const READ_PATIENCE: u32 = 10;
 
-/// If another thread runs for this long while the shard polls, that thread has work of its own. The scheduler prefers a
-/// shard that wakes up to such a thread, but not one that polls: so the shard sleeps.
+/// If another thread runs for this long while the shard polls, that thread has work of its own. The scheduler prefers
+/// a shard that wakes up to such a thread, but not one that polls. So the shard sleeps.
 const CROWDED: Duration = Duration::from_micros(500);
 
-/// How long the shard is less patient then.
+/// How long the shard then polls less.
 const CROWDED_PAUSE: Duration = Duration::from_millis(10);
 
-/// Everything that a shard's thread owns.
+/// All that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
     engine: C,
     reactor: Box<dyn Reactor>,
@@ -58,24 +58,24 @@ pub(crate) struct Turner<C: Core> {
     origin_done: Vec<Finished>,
     effects: Vec<Effect>,
     flash_under_way: usize,
-    /// Those of them that are reads.
+    /// How many flash operations under way are reads.
     flash_reads: usize,
     origin_under_way: usize,
     answered: usize,
     stopping: bool,
-    /// The last wait was short enough for looking to be worth while.
+    /// The last wait was short enough to make polling worth while.
     spins: bool,
-    /// Others want the processor: up to this moment, looking for work is kept short.
+    /// Other threads want the processor: until then the shard polls less.
     crowded_until: Instant,
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
     listeners: Listeners,
-    // Last, as fields are dropped in order: the requests' answers come before those of the mailbox.
+    // Last, because fields are dropped in order: the requests' answers come before those of the mailbox.
     closing: Closing,
 }
 
-/// Closes the mailbox when the thread ends, also by a panic.
+/// Closes the mailbox when the thread ends, also after a panic.
 struct Closing {
     mailbox: Arc<Mailbox>,
     errno: Errno,
@@ -120,19 +120,19 @@ impl<C: Core> Turner<C> {
             answered_ever: 0,
             latency: Latencies::default(),
             listeners,
-            // A panic leaves it so.
+            // After a panic this stays.
             closing: Closing { mailbox, errno: Errno::IO, last: ShardStats::default() },
         }
     }
 
-    /// Turns until stopped and nothing is under way any more.
+    /// Turns until the shard is stopped and nothing is under way.
     pub(crate) fn run(mut self) {
-        // What the engine wanted when it was made.
+        // Carries out what the engine wanted when it was made.
         self.turn();
         while !(self.stopping && self.flash_under_way == 0 && self.origin_under_way == 0) {
             if self.wait().is_err() {
-                // The disks cannot be driven; the kernel's answers are lost. Unsynced writes are gone
-                // as in a crash, and every request fails.
+                // The disks cannot be driven, and the kernel's answers are lost. Unsynced writes are gone as in a
+                // crash, and every request fails.
                 self.closing.last = self.snapshot();
                 return;
             }
@@ -143,7 +143,7 @@ impl<C: Core> Turner<C> {
         self.closing.last = self.snapshot();
     }
 
-    /// Waits for something to do.
+    /// Waits for work.
     fn wait(&mut self) -> std::io::Result<()> {
         if !self.inbox.is_empty() || !self.flash_done.is_empty() || self.ready_doors() > 0 {
             return self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO));
@@ -162,7 +162,7 @@ impl<C: Core> Turner<C> {
         Ok(())
     }
 
-    /// How long to look for work before going to sleep.
+    /// How long to poll before a sleep.
     fn patience(&self, now: Instant) -> Duration {
         if self.flash_reads > 0 && now >= self.crowded_until {
             self.limits.spin * READ_PATIENCE
@@ -171,7 +171,7 @@ impl<C: Core> Turner<C> {
         }
     }
 
-    /// Looks for work for a while. True if there is some.
+    /// Polls for a while. True if work came.
     fn spin(&mut self, since: Instant, mut patience: Duration) -> std::io::Result<bool> {
         loop {
             self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO))?;
@@ -187,7 +187,7 @@ impl<C: Core> Turner<C> {
             if now - since >= patience {
                 return Ok(false);
             }
-            // Others on this processor go first: perhaps it is they who bring the work.
+            // Other threads on this processor go first: they may bring the work.
             std::thread::yield_now();
             if now.elapsed() >= CROWDED {
                 self.crowded_until = Instant::now() + CROWDED_PAUSE;
@@ -216,17 +216,17 @@ impl<C: Core> Turner<C> {
         }
     }
 
-    /// Whether new requests are taken in at all.
+    /// Whether the shard takes in new requests.
     fn takes_requests(&self) -> bool {
         self.flash_under_way < self.limits.operations && self.origin_under_way < self.limits.operations
     }
 
-    /// How many doors have something that can be taken in now.
+    /// How many doors have requests that can be taken in now.
     fn ready_doors(&self) -> usize {
         if self.takes_requests() { self.doors.ready() } else { 0 }
     }
 
-    /// Gives back the room of what was answered, and takes in what has come.
+    /// Returns the room of answered requests, and takes in new ones.
     fn exchange(&mut self) {
         let take = self.takes_requests();
         let mailbox = &self.closing.mailbox;
@@ -241,7 +241,7 @@ impl<C: Core> Turner<C> {
         }
     }
 
-    /// Takes in what has come through the doors.
+    /// Takes in the requests of the doors.
     fn take_from_doors(&mut self) {
         self.doors.listen(&mut *self.reactor);
         let ready = self.ready_doors();
@@ -252,7 +252,7 @@ impl<C: Core> Turner<C> {
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
         let (requests, engine) = (&mut self.requests, &mut self.engine);
         for _ in 0..ready {
-            // None: the others took the room. Whose turn it is now comes first in the next one.
+            // False: other doors took the room. The door in turn is first in the next round.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
                 let (id, request) =
                     requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));
@@ -261,14 +261,14 @@ impl<C: Core> Turner<C> {
         }
     }
 
-    /// Operations that the flash has still to do.
+    /// How many operations the flash has still to do.
     fn at_flash(&self) -> usize {
         self.flash_under_way - self.flash_done.len()
     }
 
-    /// Takes in about as many ends as the flash has to do meanwhile: what they lead to is then started before the
-    /// others are looked at. A device that tells of many ends at once would else stand idle while all of them are
-    /// handled, and all that follows come at once again.
+    /// Takes in about as many ends as the flash has to do meanwhile. Their effects start before the other ends are
+    /// handled. Otherwise a device that reports many ends at once would stand idle while all are handled, and all that
+    /// follows would again come at once.
     fn take_in_flash(&mut self) {
         let portion = self.at_flash().max(1).min(self.flash_done.len());
         for done in self.flash_done.drain(..portion) {
@@ -283,7 +283,7 @@ impl<C: Core> Turner<C> {
         }
     }
 
-    /// Each end of an origin read by itself: the reads that it answers are the misses.
+    /// Hands over each end of an origin read by itself: the reads that it answers are the misses.
     fn take_in_origin(&mut self) {
         let mut finished = std::mem::take(&mut self.origin_done);
         for one in finished.drain(..) {
@@ -313,7 +313,7 @@ impl<C: Core> Turner<C> {
                     let now = *now.get_or_insert_with(Instant::now);
                     self.reply(request, reply, missed, now);
                 }
-                // Ended before its time: whatever is not under way is left undone, as in a crash.
+                // The shard ended early: effects that are not under way are dropped, as in a crash.
                 _ if self.stopping => {}
                 effect => self.start(effect),
             }
@@ -377,7 +377,7 @@ impl<C: Core> Turner<C> {
             Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),
             Effect::PoolFailed { ticket } => (ticket, Job::PoolFailed),
             Effect::OriginNamespace { ticket, request } => {
-                // A change that came without an operation has nothing to be run.
+                // A change without an operation has nothing to run.
                 let operation = self.requests.operation(request).unwrap_or_else(|| Box::new(|| Err(Errno::INVAL)));
                 (ticket, Job::Directory(operation))
             }
