@@ -1,4 +1,4 @@
-//! Memory for I/O: aligned to a block, so that it can go to O_DIRECT files as it is.
+//! Memory for I/O, aligned to a block, so that it can go to O_DIRECT files without a copy.
 //!
 //! When the last owner drops a buffer, its memory waits for the next one (see `kept`).
 
@@ -19,14 +19,14 @@ pub use kept::keep_up_to;
 #[repr(C, align(4096))]
 struct Page([u8; BLOCK]);
 
-/// Bytes being filled by their single owner. Block-aligned in memory.
+/// Bytes that their single owner fills. Block-aligned in memory.
 pub struct BufMut {
     pages: Pages,
     len: usize,
 }
 
 impl BufMut {
-    /// `len` zero bytes. Room is made for whole blocks.
+    /// `len` zero bytes. The memory is whole blocks.
     ///
     /// # Panics
     /// When memory is exhausted, as any allocation.
@@ -40,8 +40,8 @@ impl BufMut {
         buf
     }
 
-    /// `len` bytes that are to be overwritten: they may be anything that a buffer of this process held
-    /// before. Room is made for whole blocks.
+    /// `len` bytes to be overwritten. Until then they may be anything that a buffer of this process held. The memory
+    /// is whole blocks.
     ///
     /// # Panics
     /// When memory is exhausted, as any allocation.
@@ -58,13 +58,13 @@ impl BufMut {
         buf
     }
 
-    /// Bytes of memory that it takes, however few of them are used.
+    /// Bytes of memory that it takes, however few are used.
     #[must_use]
     pub fn room(&self) -> usize {
         self.pages.len() * BLOCK
     }
 
-    /// Shortens the buffer to `len` bytes; longer is ignored.
+    /// Shortens the buffer to `len` bytes. Ignores a larger `len`.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -125,10 +125,11 @@ impl Buf {
         Self { pages: self.pages.clone(), range: start + range.start..start + range.end }
     }
 
-    /// Adds the first `len` bytes of `next` to this view, if they lie behind it in the same memory. Answers whether they do.
+    /// Adds the first `len` bytes of `next` to this view, if they lie directly behind it in the same memory. Returns
+    /// whether they do.
     ///
     /// # Panics
-    /// When `next` has fewer.
+    /// When `next` has fewer than `len` bytes.
     pub fn extend(&mut self, next: &Self, len: usize) -> bool {
         assert!(len <= next.range.len(), "{len} bytes of {next:?}");
         let behind = Arc::ptr_eq(&self.pages, &next.pages) && self.range.end == next.range.start;
@@ -138,22 +139,22 @@ impl Buf {
         behind
     }
 
-    /// Whether both are views of the same bytes in the same memory: what is known of one holds for the other.
+    /// Whether both are views of the same bytes in the same memory. Then all that is known of one holds for the other.
     #[must_use]
     pub fn is_same_view(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.pages, &other.pages) && self.range == other.range
     }
 
-    /// Bytes of memory that this view keeps from being used otherwise.
+    /// Bytes of memory that this view keeps in use.
     #[must_use]
     pub fn room(&self) -> usize {
         self.pages.len() * BLOCK
     }
 
-    /// The memory, to be filled again, with all its room; its bytes are what they were.
+    /// Returns the memory to be filled again, with all its room and its present bytes.
     ///
     /// # Errors
-    /// When there are other views of it: then this one is given back.
+    /// When there are other views of it. Returns this one then.
     pub fn reclaim(self) -> Result<BufMut, Self> {
         let Self { pages, range } = self;
         match Arc::try_unwrap(pages) {

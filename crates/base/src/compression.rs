@@ -1,14 +1,14 @@
-//! How data is compressed on its way to flash, if at all: a setting, and a word of rules.
+//! Whether and how data is compressed on its way to flash: a setting, and a word of rules.
 
 use std::fmt;
 
-/// The strongest level that zstd is asked for: what comes after it costs more time than any flash.
+/// The highest level of zstd. Higher ones cost more time than any flash.
 pub const ZSTD_LEVEL_MAX: u8 = 9;
 
-/// Whether records are packed from now on, and how.
+/// Whether and how new records are packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compression {
-    /// They are stored as they are.
+    /// Records are stored as they are.
     #[default]
     Off,
     /// With LZ4.
@@ -18,10 +18,10 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What is taken, for people.
+    /// The accepted words, for people.
     pub const WORDS: &str = "off, lz4, zstd, or zstd:1 to zstd:9";
 
-    /// Reads what it is shown as; `zstd` is level 1.
+    /// Parses one of [`Compression::WORDS`]. `zstd` means level 1.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {

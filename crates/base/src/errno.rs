@@ -1,13 +1,13 @@
-//! The one error that crosses the engine: an errno, because that is what applications get.
+//! The one error that crosses the engine: an errno, because applications get an errno.
 
 use std::fmt;
 
-/// An operating system error number. The engine makes only those named here; others come
-/// from the origin and are passed on as they are.
+/// An operating system error number. The engine makes only those named here. Others come from the origin and are
+/// passed on unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-/// What an operation of the engine or of a device ends with.
+/// The result of an operation of the engine or of a device.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 impl Errno {
@@ -23,7 +23,7 @@ impl Errno {
     pub const ACCESS: Self = Self(13);
     /// In use elsewhere.
     pub const BUSY: Self = Self(16);
-    /// There is something of that name.
+    /// The name exists already.
     pub const EXIST: Self = Self(17);
     /// Not a directory.
     pub const NOTDIR: Self = Self(20);
@@ -33,29 +33,29 @@ impl Errno {
     pub const NFILE: Self = Self(23);
     /// The process has no descriptor left.
     pub const MFILE: Self = Self(24);
-    /// It is a program that runs.
+    /// The file is a program that runs.
     pub const TXTBSY: Self = Self(26);
-    /// A file would become larger than can be.
+    /// A file would become too large.
     pub const FBIG: Self = Self(27);
-    /// The origin has no room for what would have to be written to it later.
+    /// The origin has no room for a later destage.
     pub const NOSPC: Self = Self(28);
-    /// The same, by a quota.
+    /// A quota leaves no room.
     pub const DQUOT: Self = Self(122);
     /// No data or hole past this offset.
     pub const NXIO: Self = Self(6);
     /// The device is gone.
     pub const NODEV: Self = Self(19);
-    /// Interrupted, and may be tried again.
+    /// Interrupted. You may try again.
     pub const INTR: Self = Self(4);
-    /// Given up, as was asked.
+    /// Given up on request.
     pub const CANCELED: Self = Self(125);
-    /// The daemon is on its way out.
+    /// The daemon is stopping.
     pub const SHUTDOWN: Self = Self(108);
-    /// Not now, and perhaps in a moment.
+    /// Not now. Try again in a moment.
     pub const AGAIN: Self = Self(11);
-    /// Nothing may be changed there: the origin is another's by now.
+    /// The origin must not change: another host has it.
     pub const ROFS: Self = Self(30);
-    /// The origin's server does not know the file by what was remembered of it.
+    /// The origin's server no longer knows the file.
     pub const STALE: Self = Self(116);
     /// The origin's file system cannot do this.
     pub const OPNOTSUPP: Self = Self(95);

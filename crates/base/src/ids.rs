@@ -1,4 +1,4 @@
-//! Identifiers and positions. Each is a newtype, so that a segment is never taken for a block.
+//! Identifiers and positions. Each is a newtype, so that the compiler tells a segment from a block.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The one after this.
+            /// The next one.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -43,30 +43,30 @@ number! {
     SegmentId(u32)
 }
 number! {
-    /// A device of a pool, by the order in which they came, from 0. Never given twice in one pool.
+    /// A device of a pool, numbered from 0 in the order in which they came. Never used twice in one pool.
     MemberId(u16)
 }
 number! {
-    /// Who may write to a pool and its origin: it goes up when another host takes over, and at no other time. A smaller
-    /// one is refused.
+    /// The owner of a pool and its origin: only it may write to them. The number goes up when another host takes over,
+    /// and at no other time. A smaller number is refused.
     OwnerNumber(u64)
 }
 number! {
-    /// Counts the openings of segments of one pool. A segment gets a new one each time it is
-    /// reused, so that bytes of an earlier life are recognised.
+    /// Counts the openings of segments of one pool. A segment gets a new one each time it is reused, so bytes of an
+    /// earlier life are recognised.
     Generation(u64)
 }
 number! {
-    /// Orders every entry of the log, over all streams. Replay is by sequence.
+    /// Orders every entry of the log, over all streams. Replay follows it.
     Sequence(u64)
 }
 number! {
-    /// Orders batches by the time they were handed to the flash, over all streams.
+    /// Orders batches by their submission to flash, over all streams.
     BatchNumber(u64)
 }
 number! {
-    /// Counts the times that a pool was taken into use. What an earlier epoch left behind its
-    /// last checkpoint is never replayed by a later one.
+    /// Counts the uses of a pool. What an earlier epoch left behind its last checkpoint is never replayed in a later
+    /// one.
     Epoch(u64)
 }
 
@@ -92,29 +92,29 @@ impl Block {
 
 /// Where a block's bytes are on flash, in blocks from the start of the pool's first segment.
 ///
-/// It has 40 bits, which keep a map slot at eleven bytes and reach 4 PiB. The top value is taken:
-/// [`Location::ZERO`] is no place at all.
+/// It has 40 bits, so a map slot takes eleven bytes and a pool reaches 4 PiB. The largest value is [`Location::ZERO`],
+/// which is no place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location(pub u64);
 
 impl Location {
-    /// A block known to be all zeros, which takes no space on flash.
+    /// Stands for a block of zeros that takes no space on flash.
     pub const ZERO: Self = Self((1 << 40) - 1);
 
-    /// The location in five bytes from flash.
+    /// Decodes five bytes from flash, little-endian.
     #[must_use]
     pub const fn from_bytes([a, b, c, d, e]: [u8; 5]) -> Self {
         Self(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
     }
 
-    /// Its five bytes on flash, little-endian.
+    /// The five bytes on flash, little-endian.
     #[must_use]
     pub const fn bytes(self) -> [u8; 5] {
         let [a, b, c, d, e, ..] = self.0.to_le_bytes();
         [a, b, c, d, e]
     }
 
-    /// The place `count` blocks further on. Only within one segment.
+    /// The location `count` blocks further on. Only within one segment.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0 + count as u64)
@@ -127,7 +127,7 @@ impl fmt::Debug for Location {
     }
 }
 
-/// A pool's own random name, made when the pool is formatted.
+/// The random name of a pool, drawn when the pool is formatted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PoolId(pub [u8; 16]);
 
@@ -149,15 +149,14 @@ impl fmt::Debug for PoolId {
     }
 }
 
-/// Whose share of the pool a block uses: 0 is everybody's; 1 to 15 stand for rules that pin, or that
-/// give a share.
+/// The share of the pool that a block uses. 0 is everybody's. 1 to 15 stand for rules that pin or give a share.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Class(u8);
 
 impl Class {
-    /// How many there are: four bits on flash and in the map.
+    /// The number of classes: four bits on flash and in the map.
     pub const COUNT: usize = 16;
-    /// That of all requests that no such rule is about.
+    /// The class of requests without such a rule.
     pub const EVERYBODY: Self = Self(0);
 
     /// The class with this number; `None` from [`Class::COUNT`] on.
@@ -172,7 +171,7 @@ impl Class {
         Self(bits & 0x0f)
     }
 
-    /// Its number.
+    /// The class's number.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -185,11 +184,11 @@ impl Class {
     }
 }
 
-/// What kind of data a segment holds, so that data which dies together lies together.
+/// What kind of data a segment holds. Data that dies together lies together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Stream {
-    /// Host writes and everything whose order matters: the only chained stream.
+    /// Host writes, and everything whose order matters. Only this stream is chained.
     Host = 0,
     /// Clean blocks that were used again after they came in.
     Hot = 1,
@@ -201,7 +200,7 @@ impl Stream {
     /// All streams, in the order of their numbers on flash.
     pub const ALL: [Self; 3] = [Self::Host, Self::Hot, Self::Cold];
 
-    /// The stream of a number read from flash, if there is one.
+    /// The stream with this number on flash; `None` if there is none.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {

@@ -1,7 +1,7 @@
 //! Units, identifiers, buffers and errors: the words that every other layer uses.
 //!
-//! Invariant: nothing here does I/O or reads a clock. A bare integer never crosses a public
-//! function of headpond where it means one of the types below.
+//! Invariant: nothing here does I/O or reads a clock. No public function of headpond uses a bare integer for one of
+//! the types below.
 
 mod buf;
 mod compression;
@@ -20,22 +20,22 @@ pub use ids::{
 pub use mode::CacheMode;
 pub use time::{Nanos, UnixNanos};
 
-/// Size of a block in bytes: the unit of the map, of checksums and of alignment on flash.
+/// Bytes of a block: the unit of the map, of checksums and of alignment on flash.
 ///
-/// 4 KiB is the page of every database that headpond meets or a divisor of it, and the
-/// physical sector of the flash it lives on.
+/// The page of each database that headpond meets is 4 KiB or a multiple of it. The physical sector of its flash is 4
+/// KiB.
 pub const BLOCK: usize = 4096;
 
 /// [`BLOCK`] as the type that byte offsets use.
 pub const BLOCK_U64: u64 = BLOCK as u64;
 
-/// The largest write request that is kept whole (promise 3), in bytes.
+/// The largest write request that is untorn (promise 3), in bytes.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// The most blocks that one record touches: 1 MiB that starts in the middle of a block.
 pub const RECORD_BLOCKS_MAX: usize = RECORD_BYTES_MAX / BLOCK + 1;
 
-/// The first block at or after `bytes`: how many blocks it takes to hold that many bytes.
+/// How many blocks hold `bytes` bytes.
 #[must_use]
 pub const fn blocks_for(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_U64)

@@ -1,20 +1,20 @@
-//! The cache modes, by the names that every flash cache uses.
+//! The cache modes, named as in every flash cache.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What happens to a write, and whether a read may be served from flash.
+/// What happens to a write, and whether flash may serve a read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum CacheMode {
     /// Writes are safe on flash and reach the origin later. Reads are cached.
     #[default]
     WriteBack = 0,
-    /// Writes are acknowledged by the origin, and kept on flash too. Reads are cached.
+    /// The origin acknowledges writes, and flash keeps them too. Reads are cached.
     WriteThrough = 1,
     /// Writes go to the origin only. Reads are cached.
     WriteAround = 2,
-    /// Everything goes to the origin; flash serves only what the origin has not got yet.
+    /// Everything goes to the origin. Flash serves only what the origin lacks.
     PassThrough = 3,
 }
 
@@ -33,7 +33,7 @@ impl CacheMode {
         }
     }
 
-    /// The mode of a number read from flash, if there is one.
+    /// The mode with this number on flash; `None` if there is none.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()

@@ -10,7 +10,7 @@ impl Nanos {
     /// One second.
     pub const SECOND: Self = Self(1_000_000_000);
 
-    /// The time that passed since `earlier`; zero if that is not earlier.
+    /// The time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

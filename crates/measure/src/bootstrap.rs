@@ -1,29 +1,28 @@
-//! How many times one set of runs is another, and how sure that is.
+//! How many times larger one set of runs is than another, and how sure that is.
 //!
-//! The ratio of the medians, with an interval that holds the true one in about 95 of 100 experiments: the
-//! percentile bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13), both sets drawn
-//! again with replacement, each from itself.
+//! The ratio of the medians, with an interval that holds the true ratio in about 95 of 100 experiments: the percentile
+//! bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13). Each set is drawn again from
+//! itself, with replacement.
 
 use crate::{Random, median};
 
-/// Sets that are drawn: with 10,000 the ends of the interval wobble by well under a percent of its width.
+/// How many sets are drawn. With 10,000 the ends of the interval vary by well under a percent of its width.
 const DRAWS: usize = 10_000;
-/// The share of them left out at either end.
+/// The share left out at either end.
 const TAIL: f64 = 0.025;
-/// With fewer runs on a side there is a ratio, but no interval: it could not be as sure as it says.
+/// Runs on a side that an interval needs. With fewer there is only a ratio: an interval would claim too much.
 pub const RUNS_MIN: usize = 4;
 
 /// A ratio with its interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RatioInterval {
-    /// The median of the one over the median of the other.
+    /// The median of `other` over the median of `base`.
     pub ratio: f64,
-    /// The lower and the upper end of the interval; none with fewer than [`RUNS_MIN`] runs on a side.
+    /// The ends of the interval; `None` with fewer than [`RUNS_MIN`] runs on a side.
     pub interval: Option<(f64, f64)>,
 }
 
-/// How many times the median of `base` the median of `other` is. None where a set is empty or holds a value
-/// that is not above zero.
+/// The median of `other` over the median of `base`. `None` if a set is empty or holds a value that is not above zero.
 #[must_use]
 pub fn ratio_of_medians(other: &[f64], base: &[f64], seed: u64) -> Option<RatioInterval> {
     ratio_by(DRAWS, other, base, seed)
@@ -47,7 +46,7 @@ fn ratio_by(draws: usize, other: &[f64], base: &[f64], seed: u64) -> Option<Rati
     Some(RatioInterval { ratio, interval: Some((ratios[tail], ratios[draws - 1 - tail])) })
 }
 
-/// As many values again, each any of them.
+/// Draws as many values again, each from all of them.
 fn drawn(values: &[f64], random: &mut Random) -> Vec<f64> {
     values.iter().map(|_| values[random.below(values.len())]).collect()
 }
@@ -57,8 +56,8 @@ mod tests {
     use super::*;
     use crate::Summary;
 
-    /// Efron and Tibshirani (1993), table 2.2: days that treated mice survived. Drawn without end, the standard
-    /// error is 23.36 of the mean and 37.83 of the median.
+    /// Efron and Tibshirani (1993), table 2.2: days that treated mice survived. With infinitely many draws the
+    /// standard error is 23.36 for the mean and 37.83 for the median.
     #[test]
     fn drawing_again_gives_the_published_standard_errors() {
         let treated = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0];
@@ -80,7 +79,7 @@ mod tests {
         for (runs, least) in [(4, 0.89), (5, 0.92), (10, 0.92), (20, 0.92)] {
             let mut held = 0;
             for experiment in 0..150 {
-                // Skewed, as latencies and noisy machines are; in truth the one is three times the other.
+                // Skewed, like latencies and noisy machines. In truth one side is three times the other.
                 let mut side = |scale: f64| -> Vec<f64> {
                     (0..runs).map(|_| scale * (1.0 - 0.2 * (1.0 - random.share()).ln())).collect()
                 };

@@ -1,15 +1,15 @@
 //! Latencies by the million: a histogram that keeps three digits from a nanosecond to an hour.
 //!
 //! Invariants:
-//! - every percentile is within 0.1 % of the true one, and the largest value is kept as exactly;
-//! - histograms of parts add up to the histogram of the whole, which averages of percentiles do not.
+//! - every percentile is within 0.1 % of the true one, and so is the largest value;
+//! - histograms of parts add up to the histogram of the whole; averages of percentiles do not.
 
 use hdrhistogram::Histogram;
 use headpond_base::Nanos;
 
-/// Decimal digits that are kept of each value.
+/// Decimal digits kept of each value.
 const DIGITS: u8 = 3;
-/// Longer than this, an hour, is counted as this long.
+/// An hour, in nanoseconds. Longer values count as an hour.
 const MOST: u64 = 3_600_000_000_000;
 
 /// Latencies.
@@ -19,27 +19,27 @@ pub struct Latency(Histogram<u64>);
 impl Default for Latency {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, MOST, DIGITS);
-        // The bounds are constants that it accepts: its only errors are about them.
+        // The only errors are about the bounds, and it accepts these constants.
         #[allow(clippy::expect_used)]
         Self(histogram.expect("one nanosecond to an hour in three digits can be held"))
     }
 }
 
 impl Latency {
-    /// Counts something that took so long.
+    /// Counts one latency.
     pub fn record(&mut self, took: Nanos) {
         self.record_many(took, 1);
     }
 
-    /// Counts so many that took so long.
+    /// Counts `count` latencies of `took`.
     pub fn record_many(&mut self, took: Nanos, count: u64) {
         self.0.saturating_record_n(took.0.clamp(1, MOST), count);
     }
 
-    /// Counts what a client saw that asks again only when it was answered, although it was to ask every
-    /// `interval`: for a long answer also the questions are counted that it never asked meanwhile.
+    /// Counts a latency of a client that should have asked every `interval`, but waited for each answer. Also counts
+    /// the requests that it did not make during a long answer.
     ///
-    /// This mends a closed loop after the fact. An open loop ([`crate::Schedule`]) needs no mending.
+    /// This corrects a closed loop afterwards. An open loop ([`crate::Schedule`]) needs no correction.
     pub fn record_omitted(&mut self, took: Nanos, interval: Nanos) {
         self.record(took);
         if interval.0 > 0 {
@@ -51,32 +51,32 @@ impl Latency {
         }
     }
 
-    /// Adds what another has counted.
+    /// Adds another histogram.
     pub fn add(&mut self, other: &Self) {
-        // Both have the same bounds: what one holds fits into the other.
+        // Both have the same bounds, so the values of one fit into the other.
         #[allow(clippy::expect_used)]
         self.0.add(&other.0).expect("histograms of equal bounds add up");
     }
 
-    /// How many were counted.
+    /// How many values were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that this share of them, from 0 to 1, did not exceed; none of nothing.
+    /// The time that a `share` of the values, from 0 to 1, did not exceed. `None` without values.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<Nanos> {
         (self.count() > 0).then(|| Nanos(self.0.value_at_quantile(share)))
     }
 
-    /// The longest; none of nothing.
+    /// The longest; `None` without values.
     #[must_use]
     pub fn longest(&self) -> Option<Nanos> {
         (self.count() > 0).then(|| Nanos(self.0.max()))
     }
 
-    /// Their mean in nanoseconds; none of nothing.
+    /// The mean in nanoseconds; `None` without values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.0.mean())

@@ -1,11 +1,11 @@
 //! Statistics of measurements, without a clock, a file or a thread: the same numbers give the same answer.
 //!
 //! Invariants:
-//! - no value is left out as an outlier: a stall is what a user of storage wants to hear about;
-//! - a difference is never claimed from one run against one run, and what is too few to tell says so;
-//! - whatever is drawn at random comes from a seed.
+//! - no value is left out as an outlier: users of storage want to know of a stall;
+//! - no difference is claimed from one run against one run, and too few runs are reported as too few;
+//! - all random draws come from a seed.
 //!
-//! Each rule is tested against a published example, named where it is tested.
+//! Each rule is tested against a published example. The test names it.
 
 mod bootstrap;
 mod latency;

@@ -1,8 +1,8 @@
-//! When requests are due whatever became of those before: an open loop.
+//! When requests are due, whatever happened to earlier ones: an open loop.
 //!
-//! A client that asks again only when it was answered goes easy on a server that stalls, and then reports one
-//! slow answer where its users saw thousands ("coordinated omission"). Here each request has a moment at which it
-//! is due, fixed before anything runs, and its latency counts from there, also if it was sent late.
+//! A client that waits for each answer before it asks again spares a server that stalls. It then reports one slow
+//! answer where users would see thousands ("coordinated omission"). Here each request is due at a moment that is fixed
+//! before the run. Its latency counts from there, even if it was sent late.
 
 use crate::Random;
 use headpond_base::Nanos;
@@ -16,27 +16,28 @@ pub struct Schedule {
 
 #[derive(Clone, Debug)]
 enum Arrivals {
-    /// So many have come. Moments are multiples of the interval, not sums: those would drift.
+    /// How many requests came. Moments are multiples of the interval: sums would drift.
     Even(u64),
-    /// The moment of the last one.
+    /// The moment of the last request.
     Random(Random, f64),
 }
 
 impl Schedule {
-    /// So many a second, evenly. The rate is above zero.
+    /// `rate` requests a second at even distances. The rate must be above zero.
     #[must_use]
     pub fn even(rate: f64) -> Self {
         assert!(rate > 0.0, "a rate of {rate} a second is no schedule");
         Self { interval: 1e9 / rate, arrivals: Arrivals::Even(0) }
     }
 
-    /// So many a second on average, each independent of the others, as many users are (a Poisson process).
+    /// `rate` requests a second on average, each independent of the others, as with many users (a Poisson process).
+    /// The rate must be above zero.
     #[must_use]
     pub fn random(rate: f64, seed: u64) -> Self {
         Self { arrivals: Arrivals::Random(Random::new(seed), 0.0), ..Self::even(rate) }
     }
 
-    /// The latency of a request that was due at one moment and answered at another.
+    /// The latency of a request from when it was due to its answer.
     #[must_use]
     pub fn latency(due: Nanos, answered: Nanos) -> Nanos {
         answered.since(due)
@@ -70,8 +71,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SECOND: u64 = 1000 * MS;
 
-    /// The example of [`Latency::record_omitted`], lived through: a server that answers in 1 ms for 100 s, and
-    /// then stands still for 100 s.
+    /// The example of [`Latency::record_omitted`] as an open loop: a server answers in 1 ms for 100 s, then stands
+    /// still for 100 s.
     #[test]
     fn a_stall_is_seen_by_all_that_were_due_in_it() {
         let mut latency = Latency::default();
@@ -97,7 +98,7 @@ mod tests {
         let gaps: Vec<f64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let summary = Summary::of(&gaps).unwrap();
         assert!((summary.mean / 1e6 - 1.0).abs() < 0.02, "{summary:?}");
-        // Of a Poisson process the gaps vary as much as they are long.
+        // In a Poisson process the gaps vary as much as they are long.
         assert!((summary.variation().unwrap() - 1.0).abs() < 0.02, "{summary:?}");
         assert_eq!(Schedule::random(5.0, 2).nth(9), Schedule::random(5.0, 2).nth(9));
     }

@@ -1,11 +1,11 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, the same for the same seed.
 
-/// SplitMix64: a full period of 2^64, and good enough to draw samples with.
+/// SplitMix64: a full period of 2^64, and good enough to draw samples.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Equal seeds give equal rows of numbers.
+    /// Equal seeds give equal sequences.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -19,14 +19,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, and without, 1.
+    /// A number from 0 up to but not including 1.
     pub fn share(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number below `limit`, which is not zero.
+    /// A number below `limit`. `limit` must not be zero.
     pub fn below(&mut self, limit: usize) -> usize {
-        // The high half of a wide product: as even as 64 bits allow, without a division.
+        // The high half of a wide product: as even as 64 bits allow, and no division.
         ((u128::from(self.draw()) * limit as u128) >> 64) as usize
     }
 }

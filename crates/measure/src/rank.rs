@@ -1,13 +1,13 @@
 //! Whether two sets of runs differ: the rank test of Mann, Whitney and Wilcoxon, two-sided.
 //!
-//! It asks nothing of how the values are spread, and a wild value weighs no more than its rank, so nothing
-//! need be left out. Values that are equal share their ranks.
+//! It assumes nothing about how the values are spread. A wild value weighs no more than its rank, so none is left out.
+//! Equal values share their ranks.
 //!
-//! Up to [`EXACT_MAX`] values the probability is exact: of all ways to deal the ranks that were seen, ties
-//! included, to two sets of these sizes, the share that is at least as far from the mean. Above, the normal
-//! approximation with corrections for ties and for continuity.
+//! Up to [`EXACT_MAX`] values the probability is exact. It takes all ways to deal the given ranks, ties included, to
+//! two sets of these sizes, and counts the share at least as far from the mean. For more values it is the normal
+//! approximation, corrected for ties and for continuity.
 
-/// Up to so many values together: their C(50, 25) ways are counted without rounding in 53 bits.
+/// The most values of both sets for an exact probability: 53 bits count C(50, 25) ways without rounding.
 const EXACT_MAX: usize = 50;
 
 /// How a probability was found.
@@ -22,23 +22,23 @@ pub enum Method {
 /// The result of a test.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MannWhitney {
-    /// In how many pairs the value of the first set is the larger one; half for each equal pair.
+    /// The number of pairs in which the value of the first set is larger. An equal pair counts one half.
     pub u: f64,
-    /// How likely a difference at least as large is where there is none in truth.
+    /// The probability of a difference at least as large if the sets do not really differ.
     pub p: f64,
     /// How `p` was found.
     pub method: Method,
 }
 
 impl MannWhitney {
-    /// Whether the difference is taken for real: p below 5 %.
+    /// Whether the difference counts as real: p below 5 %.
     #[must_use]
     pub fn significant(&self) -> bool {
         self.p < 0.05
     }
 }
 
-/// Compares two sets of values without NaN; none if either is empty.
+/// Compares two sets of values without NaN; `None` if either is empty.
 #[must_use]
 pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<MannWhitney> {
     if first.is_empty() || second.is_empty() {
@@ -52,7 +52,7 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<MannWhitney> {
     Some(MannWhitney { u, p: p.min(1.0), method })
 }
 
-/// The ranks of all values together, doubled so that shared ones are whole numbers.
+/// The ranks of all values, doubled so that shared ones are whole numbers.
 struct Ranks {
     all: Vec<usize>,
     of_first: usize,
@@ -77,7 +77,7 @@ impl Ranks {
         ranks
     }
 
-    /// Counts, rank by rank, the ways to choose the first set by size and sum.
+    /// Counts, rank by rank, how many ways the first set can be chosen with each size and sum.
     fn exact(&self, n: usize) -> f64 {
         let most: usize = self.all.iter().sum();
         let mut ways = vec![vec![0.0; most + 1]; n + 1];

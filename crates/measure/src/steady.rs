@@ -1,24 +1,24 @@
-//! Whether a run has settled: a rule instead of an eye.
+//! Whether a run has settled, by a rule and not by eye.
 //!
-//! The rule is that of SNIA's Solid State Storage Performance Test Specification ("steady state"): over a window
-//! of five rounds, all values lie within a range of 20 % of their average, and the straight line fitted to them by
-//! least squares rises or falls by no more than 10 % of the average from the first round to the last.
+//! The rule comes from SNIA's Solid State Storage Performance Test Specification ("steady state"). It looks at a
+//! window of five rounds. All values must lie within a range of 20 % of their average. The straight line fitted by
+//! least squares must rise or fall by at most 10 % of the average from the first round to the last.
 
-/// How many rounds make a window.
+/// Rounds of a window.
 pub const ROUNDS: usize = 5;
 /// The largest range within a window, as a share of its average.
 const RANGE_MAX: f64 = 0.20;
-/// The most that the fitted line may rise or fall over a window, as a share of the average.
+/// The most that the fitted line may rise or fall in a window, as a share of the average.
 const SLOPE_MAX: f64 = 0.10;
 
-/// What the rule finds in a window.
+/// A window, judged.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Judgement {
     /// The average of the rounds.
     pub average: f64,
-    /// The largest less the smallest, as a share of the average.
+    /// The largest value less the smallest, as a share of the average.
     pub range: f64,
-    /// What the fitted line gains from the first round to the last, as a share of the average; falls are negative.
+    /// The rise of the fitted line from the first round to the last, as a share of the average. Negative if it falls.
     pub slope: f64,
 }
 
@@ -35,11 +35,11 @@ impl Judgement {
 pub struct Settled {
     /// The first round of the window.
     pub from: usize,
-    /// What the window is like.
+    /// The window, judged.
     pub window: Judgement,
 }
 
-/// Judges a window. None if it has not five rounds, or if nothing happened in them.
+/// Judges a window. `None` if it does not have [`ROUNDS`] rounds, or if nothing happened in them.
 #[must_use]
 pub fn judge(window: &[f64]) -> Option<Judgement> {
     if window.len() != ROUNDS {
@@ -51,13 +51,13 @@ pub fn judge(window: &[f64]) -> Option<Judgement> {
     }
     let least = window.iter().copied().fold(f64::INFINITY, f64::min);
     let most = window.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // Least squares with the rounds at -2, -1, 0, 1, 2: the squares of those sum up to 10.
+    // Least squares with the rounds at -2, -1, 0, 1, 2: their squares sum up to 10.
     let per_round = (-2..=2).map(f64::from).zip(window).map(|(at, value)| at * value).sum::<f64>() / 10.0;
     let slope = per_round * (ROUNDS - 1) as f64 / average;
     Some(Judgement { average, range: (most - least) / average, slope })
 }
 
-/// The first window of all rounds that is steady; none if there is none.
+/// The first steady window; `None` if no window is steady.
 #[must_use]
 pub fn settled(rounds: &[f64]) -> Option<Settled> {
     rounds.windows(ROUNDS).enumerate().find_map(|(from, window)| {
@@ -66,11 +66,11 @@ pub fn settled(rounds: &[f64]) -> Option<Settled> {
     })
 }
 
-/// The first window of the last stretch in which every window is steady, up to the end; none if the last window is
-/// not, or if there is none.
+/// The start of the last stretch in which every window is steady, up to the end. `None` if the last window is not
+/// steady, or does not exist.
 ///
-/// A cache or a fresh card is often even for a while before it declines: the first steady window says nothing of what
-/// comes after that, so a run that goes on for a time fixed beforehand is judged from its end.
+/// A cache or a fresh card is often even for a while before it declines, so the first steady window says nothing of
+/// later ones. Judge a run of fixed length from its end.
 #[must_use]
 pub fn settled_to_the_end(rounds: &[f64]) -> Option<Settled> {
     let windows = rounds.windows(ROUNDS).enumerate().rev().map_while(|(from, window)| {
@@ -89,9 +89,9 @@ mod tests {
         // y = 100 + 3x at x = 0..4: the line is the data; range 12 and slope 12 of an average of 106.
         let judgement = judge(&[100.0, 103.0, 106.0, 109.0, 112.0]).unwrap();
         assert!((judgement.range - 12.0 / 106.0).abs() < 1e-12 && (judgement.slope - 12.0 / 106.0).abs() < 1e-12);
-        // The range alone would do; the slope does not.
+        // The range alone would pass; the slope does not.
         assert!(!judgement.steady());
-        // The same values up and down: no slope to speak of.
+        // The same values up and down: almost no slope.
         assert!(judge(&[106.0, 112.0, 100.0, 109.0, 103.0]).unwrap().steady());
     }
 
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn an_even_beginning_is_not_taken_for_the_end() {
-        // Five even rounds while there is room, then the decline, then what it stays at.
+        // Five even rounds while there is room, then the decline, then the final level.
         let rounds = [1000.0, 990.0, 1000.0, 1010.0, 1000.0, 800.0, 650.0, 600.0, 590.0, 600.0, 605.0, 598.0, 601.0];
         assert_eq!(settled(&rounds).unwrap().from, 0);
         let found = settled_to_the_end(&rounds).unwrap();
         assert_eq!(found.from, 6, "the window that begins with 650 is steady by the rule, the one before it is not");
         assert_eq!(settled_to_the_end(&rounds[..8]), None, "it still falls");
-        // Steady all along: from the first round on.
+        // Steady from the first round on.
         assert_eq!(settled_to_the_end(&[5.0; 9]).unwrap().from, 0);
     }
 

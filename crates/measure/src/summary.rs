@@ -1,28 +1,28 @@
-//! What a few numbers are like: mean, spread, median.
+//! A few numbers described: mean, spread, median.
 
 /// A description of some values. All of them count.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
-    /// How many values.
+    /// The number of values.
     pub count: usize,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Their standard deviation, as of a sample (divided by n - 1); zero of a single value.
+    /// The standard deviation of a sample (divided by n - 1); zero for a single value.
     pub deviation: f64,
     /// The smallest.
     pub least: f64,
-    /// The middle one, or the mean of the two middle ones.
+    /// The middle value, or the mean of the two middle ones.
     pub median: f64,
     /// The largest.
     pub most: f64,
 }
 
 impl Summary {
-    /// Of values without NaN; none of no values.
+    /// Describes values without NaN. `None` without values.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let (first, count) = (*values.first()?, values.len());
-        // Differences from one of the values: sums of large numbers with small differences stay exact.
+        // Uses differences from one of the values, so that large numbers with small differences stay exact.
         let shift = values.iter().map(|value| value - first).sum::<f64>() / count as f64;
         let mean = first + shift;
         let squares: f64 = values.iter().map(|value| (value - first - shift).powi(2)).sum();
@@ -32,14 +32,14 @@ impl Summary {
         Some(Self { count, mean, deviation, least, median: median(values)?, most })
     }
 
-    /// The coefficient of variation: the standard deviation as a share of the mean. None where the mean is zero.
+    /// The coefficient of variation: the standard deviation as a share of the mean. `None` if the mean is zero.
     #[must_use]
     pub fn variation(&self) -> Option<f64> {
         (self.mean != 0.0).then(|| self.deviation / self.mean.abs())
     }
 }
 
-/// The middle value, or the mean of the two middle ones; none of no values.
+/// The middle value, or the mean of the two middle ones. `None` without values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

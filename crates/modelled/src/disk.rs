@@ -1,13 +1,13 @@
-//! Any origin, made as slow as a modelled disk: the thin part that waits.
+//! Any origin, made as slow as a modelled disk. This part waits.
 //!
-//! Each read, write and sync really happens on the origin below, and takes at least as long as the
-//! model says; sizes, reservations, times and holes are matters of the file system and cost
-//! nothing. Everything goes through here whatever the cache mode, so comparisons are fair.
+//! Each read, write and sync really happens on the origin below, and takes at least the time of the model. Sizes,
+//! reservations, times and holes are matters of the file system and cost nothing. In every cache mode all calls pass
+//! here, so comparisons are fair.
 //!
 //! Invariants:
-//! - With an arm, one access is served at a time, chosen by the [`Elevator`] when the arm is free.
-//! - Modelled time does not drift: an access that was waiting starts when the model says that the
-//!   last one ended, not when a thread woke up to notice.
+//! - A disk with an arm serves one access at a time. When the arm is free, the [`Elevator`] chooses the next.
+//! - Modelled time does not drift: a waiting access starts when the last one ends by the model, not when a thread
+//!   wakes up.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct ModelDisk<O> {
     state: Mutex<State>,
 }
 
-/// What a modelled disk has done.
+/// Counts of a modelled disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DiskCounts {
     /// Reads.
@@ -53,7 +53,7 @@ struct State {
     layout: ObjectLayout,
     head: Head,
     queue: Elevator<Waiter>,
-    /// Syncs have no address. They are served in turn with accesses.
+    /// Syncs have no address. They take turns with accesses.
     syncs: VecDeque<Waiter>,
     synced_last: bool,
     serving: bool,
@@ -62,7 +62,7 @@ struct State {
     counts: DiskCounts,
 }
 
-/// Deterministic numbers from 0 to 1: how far the platter has to turn.
+/// Deterministic numbers from 0 to 1: the turn of the platter before each access.
 pub(crate) struct PlatterTurns(u64);
 
 impl PlatterTurns {
@@ -70,7 +70,7 @@ impl PlatterTurns {
         Self(seed)
     }
 
-    /// The next one (splitmix64).
+    /// The next number (SplitMix64).
     pub(crate) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -79,7 +79,7 @@ impl PlatterTurns {
     }
 }
 
-/// What is asked of the disk.
+/// A request to the disk.
 #[derive(Clone, Copy)]
 enum Ask {
     Read(ObjectId, u64, u64),
@@ -92,12 +92,12 @@ struct Waiter {
     thread: Thread,
     ask: Ask,
     since: Instant,
-    /// When its access ends, once it was chosen.
+    /// When its access ends; set when the access is chosen.
     until: Arc<OnceLock<Instant>>,
 }
 
 impl<O: Origin> ModelDisk<O> {
-    /// Puts a disk in front of an origin. Equal seeds turn the platter equally.
+    /// Puts a disk before an origin. Equal seeds turn the platter equally.
     pub fn new(below: O, model: DiskModel, seed: u64) -> Self {
         let state = State {
             layout: ObjectLayout::default(),
@@ -113,12 +113,12 @@ impl<O: Origin> ModelDisk<O> {
         Self { below, model, state: Mutex::new(state) }
     }
 
-    /// What it has done so far.
+    /// The counts so far.
     pub fn counts(&self) -> DiskCounts {
         self.locked().counts
     }
 
-    /// Which disk it is.
+    /// The model of the disk.
     pub const fn model(&self) -> DiskModel {
         self.model
     }
@@ -127,7 +127,7 @@ impl<O: Origin> ModelDisk<O> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work` in the time that the disk takes for `ask`.
+    /// Does `work`, and takes the time of the disk for `ask`.
     fn take_time<T>(&self, ask: Ask, work: impl FnOnce() -> T) -> T {
         match self.model {
             DiskModel::Network(network) => {
@@ -146,7 +146,7 @@ impl<O: Origin> ModelDisk<O> {
         }
     }
 
-    /// Waits until it is our turn. Returns when it ends.
+    /// Waits for the arm. Returns when the access ends.
     fn get_arm(&self, spindle: &Spindle, ask: Ask) -> Instant {
         let until = Arc::new(OnceLock::new());
         let waiter = Waiter { thread: std::thread::current(), ask, since: Instant::now(), until: until.clone() };
@@ -171,7 +171,7 @@ impl<O: Origin> ModelDisk<O> {
     }
 }
 
-/// Held by the access that has the arm. Its drop gives the arm on, also after a panic.
+/// The access that has the arm holds this. Its drop passes the arm on, also after a panic.
 struct Arm<'a, O: Origin> {
     disk: &'a ModelDisk<O>,
     spindle: Spindle,
@@ -181,7 +181,7 @@ impl<O: Origin> Arm<'_, O> {
     fn hold_until(self, until: Instant) {
         let now = Instant::now();
         if now > until {
-            // The real disk is the slower one.
+            // The real disk was slower than the model.
             self.disk.locked().free_at = now;
         } else {
             sleep_until(until);
@@ -215,7 +215,7 @@ impl State {
         access.or_else(|| self.syncs.pop_front().map(|waiter| (self.head.address, waiter)))
     }
 
-    /// Gives the arm to the next access that waits.
+    /// Gives the arm to the next waiting access.
     fn serve_next(&mut self, spindle: &Spindle) {
         let next = self.next();
         self.serving = next.is_some();
@@ -236,12 +236,12 @@ impl State {
         };
         self.count(waiter.ask, takes);
         self.free_at = self.free_at.max(waiter.since) + Duration::from_nanos(takes.0);
-        // Set only here, once.
+        // Only this line sets it, once.
         let _ = waiter.until.set(self.free_at);
         waiter.thread.unpark();
     }
 
-    /// When an access of a network volume ends that is asked for now.
+    /// The end of an access of a network volume that starts now.
     fn pace(&mut self, network: &Network, ask: Ask) -> Instant {
         let bytes = match ask {
             Ask::Read(_, _, bytes) | Ask::Write(_, _, bytes) => bytes,

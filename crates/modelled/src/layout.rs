@@ -1,8 +1,8 @@
-//! Where a modelled disk keeps which object: the data set fills the disk from edge to edge.
+//! Where a modelled disk keeps each object: the data set fills the disk from edge to edge.
 //!
-//! Objects get ranges of addresses one after the other, in the order in which they come and grow;
-//! the span of all of them counts as the whole way of the arm. So a small data set costs the seeks of a
-//! large one, as it would on the disk that it stands for.
+//! Objects get ranges of addresses one after the other, in the order in which they come and grow. The span of all
+//! ranges counts as the whole way of the arm. So a small data set costs the seeks of a large one, as on the disk that
+//! it stands for.
 //!
 //! Invariant: ranges do not overlap.
 
@@ -10,10 +10,10 @@ use std::collections::HashMap;
 
 use headpond_base::ObjectId;
 
-/// A file that grows gets this much at a time, next to what came last: as file systems do.
+/// Bytes by which a file grows, behind the newest range: as file systems do.
 const GROWTH: u64 = 8 << 20;
 
-/// Addresses of all objects.
+/// The addresses of all objects.
 #[derive(Default)]
 pub(crate) struct ObjectLayout {
     objects: HashMap<ObjectId, Vec<Range>>,
@@ -21,7 +21,7 @@ pub(crate) struct ObjectLayout {
     end: u64,
 }
 
-/// A part of an object, and where it lies.
+/// A part of an object, and its address.
 #[derive(Clone, Copy)]
 struct Range {
     offset: u64,
@@ -43,7 +43,7 @@ impl ObjectLayout {
             return;
         }
         let len = if has == 0 { size } else { (size - has).next_multiple_of(GROWTH) };
-        // An object that is closed and opened again is likely to find its place.
+        // An object that closes and opens again probably finds its old place.
         let fit = |fits: fn(u64, u64) -> bool| self.free.iter().position(|free| fits(free.len, len));
         if let Some(index) = fit(|free, len| free == len).or_else(|| fit(|free, len| free > len)) {
             let free = &mut self.free[index];
@@ -69,7 +69,7 @@ impl ObjectLayout {
         ranges.get(index).map_or(0, |range| range.address + (offset - range.offset))
     }
 
-    /// An object's room is anybody's again.
+    /// Frees the room of an object.
     pub(crate) fn release(&mut self, object: ObjectId) {
         self.free.extend(self.objects.remove(&object).into_iter().flatten());
     }
@@ -88,7 +88,7 @@ mod tests {
         layout.grow(a, 10 * MIB);
         layout.grow(b, 20 * MIB);
         assert_eq!((layout.address(a, 0), layout.address(b, 0), layout.span()), (0, 10 * MIB, 30 * MIB));
-        // Grows at the end of all; the last one simply gets longer.
+        // It grows at the end of all; the last range simply gets longer.
         assert_eq!(layout.address(a, 10 * MIB + 5), 30 * MIB + 5);
         assert_eq!(layout.address(a, 30 * MIB), 50 * MIB);
         assert_eq!(layout.address(a, 9 * MIB), 9 * MIB);

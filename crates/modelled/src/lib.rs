@@ -1,8 +1,8 @@
-//! An origin, made as slow as a modelled disk: the lab's instrument, which the command line puts in front of a mount's
-//! origin where `--model-disk` asks for it.
+//! An origin, made as slow as a modelled disk: an instrument of the lab. With `--model-disk` the command line puts it
+//! before a mount's origin.
 //!
-//! Invariant: nothing that serves data uses this crate. Without the option no request comes here; a headpond built
-//! without the lab does not have it.
+//! Invariant: nothing that serves data uses this crate. Without the option no request comes here. A headpond built
+//! without the lab does not contain it.
 
 mod disk;
 mod layout;

@@ -1,4 +1,4 @@
-//! A modelled disk under a load that always has so many requests waiting, in modelled time.
+//! A modelled disk under a constant number of waiting requests, in modelled time.
 
 use std::collections::VecDeque;
 
@@ -7,38 +7,38 @@ use headpond_measure::{Latency, Random};
 
 use crate::{DiskAccess, DiskModel, Elevator, Head, Network, Spindle};
 
-/// In which order an arm serves who waits.
+/// The order in which an arm serves waiting requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// The request that came first.
     Arrival,
-    /// One way, and back empty: what file systems and headpond's own modelled disk do.
+    /// One way, and back empty: like file systems and headpond's own modelled disk.
     OneWay,
-    /// The request that the head reaches first, by seek and rotation together: as a disk with a queue does.
+    /// The request that the head reaches first, by seek and rotation together: like a disk with a queue.
     ShortestAccess,
 }
 
 /// Random reads of one size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RandomReads {
-    /// How many always wait or are being served.
+    /// How many requests wait or are served at any time.
     pub depth: usize,
-    /// The size of each.
+    /// Bytes of each request.
     pub bytes: u64,
-    /// How many in all.
+    /// The number of requests in all.
     pub requests: u32,
-    /// The size of the disk.
+    /// Bytes of the disk.
     pub span: u64,
     /// Decides the places and the turns of the platter.
     pub seed: u64,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct LoopOutcome {
     /// Requests a second.
     pub rate: f64,
-    /// From when a request was made to its end.
+    /// The time from each request to its end.
     pub latency: Latency,
 }
 
@@ -46,7 +46,7 @@ pub struct LoopOutcome {
 #[derive(Clone, Copy)]
 struct Request {
     address: u64,
-    /// Where on the platter's round it begins, from 0 to 1.
+    /// Where it begins on the platter's turn, from 0 to 1.
     angle: f64,
     since: f64,
 }
@@ -60,7 +60,7 @@ pub fn closed_loop(model: &DiskModel, order: Order, load: &RandomReads) -> LoopO
     }
 }
 
-/// Requests that wait, in one of the orders.
+/// Waiting requests, in one of the orders.
 enum Queue {
     Arrival(VecDeque<Request>),
     OneWay(Elevator<Request>),
@@ -126,7 +126,7 @@ fn arm(spindle: &Spindle, order: Order, load: &RandomReads) -> LoopOutcome {
 
 fn paced(network: &Network, load: &RandomReads) -> LoopOutcome {
     let (pace, takes) = (network.pace(load.bytes).0, network.access(load.bytes).0);
-    // Requests wait in the order of their last answers: answers keep the order of requests.
+    // Requests wait in the order of their last answers, because answers keep the order of requests.
     let mut asked: VecDeque<u64> = std::iter::repeat_n(0, load.depth).collect();
     let (mut free, mut end, mut latency) = (0, 0, Latency::default());
     for _ in 0..load.requests {
@@ -156,8 +156,8 @@ mod tests {
         closed_loop(&DiskModel::Spindle(spindle), order, &load(depth)).rate
     }
 
-    /// The figures that the presets stand for, in random 4 KiB reads a second: one at a time; then at depth 8, 32
-    /// and 128 with the shortest access first; then with a one-way elevator.
+    /// The figures of the presets, in random 4 KiB reads a second: one at a time; then at depth 8, 32 and 128 with the
+    /// shortest access first; then with a one-way elevator.
     const TABLE: [(Spindle, f64, [f64; 3], [f64; 3]); 3] = [
         (Spindle::HDD_7200, 85.0, [157.0, 243.0, 372.0], [128.0, 168.0, 193.0]),
         (Spindle::HDD_10000, 129.0, [244.0, 381.0, 576.0], [191.0, 240.0, 270.0]),
@@ -205,7 +205,7 @@ mod tests {
         within(volume(Network::CLOUD, 8).rate, 3000.0, 0.001);
         let deep = volume(Network::CLOUD, 30);
         within(deep.rate, 3000.0, 0.001);
-        // Thirty that share 3,000 a second wait 10 ms each.
+        // Thirty requests that share 3,000 a second wait 10 ms each.
         within(deep.latency.percentile(0.5).unwrap().0 as f64, 10e6, 0.01);
     }
 }

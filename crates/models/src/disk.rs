@@ -1,19 +1,18 @@
 //! How long a slow disk takes: the model, without a clock and without a disk.
 //!
-//! A disk with one arm takes, for an access,
+//! An access of a disk with one arm takes
 //!
 //! ```text
 //! overhead + seek(x) + rotational wait + bytes / rate
 //! seek(0) = 0, seek(x) = a + b sqrt(x) + c x      x = way of the arm / its whole way
 //! ```
 //!
-//! and an access that goes on where the last one ended, with nothing in between, waits for
-//! neither: the disk reads ahead, and takes writes into its track buffer. A sync costs the
-//! overhead and a rotational wait, and ends such a run; so an append with a sync after each takes
-//! one revolution on average, as it does on a disk without a battery.
+//! An access that goes on where the last one ended, with nothing in between, has neither seek nor rotational wait: the
+//! disk reads ahead, and takes writes into its track buffer. A sync costs the overhead and a rotational wait, and ends
+//! such a run. So an append with a sync after each takes one revolution on average, like a disk without a battery.
 //!
-//! A volume without an arm, in the network or of flash, takes its latency for each access, and starts them no
-//! faster than its two limits allow. Its sync is one more access.
+//! A volume without an arm, in the network or of flash, takes its latency for each access. Its two limits bound how
+//! fast accesses start. Its sync is one more access.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,15 +26,15 @@ pub struct Spindle {
     pub overhead: f64,
     /// The seek's constant part.
     pub a: f64,
-    /// The seek's part that goes with the root of the way.
+    /// The factor of the root of the way.
     pub b: f64,
-    /// The seek's part that goes with the way.
+    /// The factor of the way.
     pub c: f64,
-    /// One turn of the platter. The rotational wait is evenly between none of it and all.
+    /// One turn of the platter. The rotational wait is evenly distributed from none to one turn.
     pub revolution: f64,
-    /// At address 0, the outer edge.
+    /// The rate at address 0, the outer edge.
     pub outer_rate: f64,
-    /// At the last address, the inner edge.
+    /// The rate at the last address, the inner edge.
     pub inner_rate: f64,
 }
 
@@ -50,30 +49,30 @@ pub struct Network {
     pub latency: f64,
 }
 
-/// A disk to stand in for a slow origin.
+/// A disk that stands in for a slow origin.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DiskModel {
     /// With an arm: one access at a time.
     Spindle(Spindle),
-    /// Without: as many as are asked for, at a limited rate.
+    /// Without an arm: any number of accesses, at a limited rate.
     Network(Network),
 }
 
-/// Where the arm is.
+/// The position of the arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Head {
     /// The address behind the last access.
     pub address: u64,
-    /// Whether an access right there goes on with a run.
+    /// Whether an access at this address continues a run.
     pub streaming: bool,
 }
 
 /// An access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskAccess {
-    /// Where on the disk, in bytes.
+    /// The first byte on the disk.
     pub address: u64,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -118,8 +117,8 @@ impl Spindle {
         if way == 0.0 { 0.0 } else { self.a + self.b * way.sqrt() + self.c * way }
     }
 
-    /// The time of an access on a disk of `span` bytes, with the arm at `head`, and `turn` (0 to 1)
-    /// of a revolution to wait.
+    /// The time of an access on a disk of `span` bytes, with the arm at `head`. `turn` is the rotational wait, from 0
+    /// to 1 revolution.
     #[must_use]
     pub fn access(&self, span: u64, head: Head, access: DiskAccess, turn: f64) -> Nanos {
         let span = span.max(1) as f64;
@@ -147,16 +146,16 @@ impl Network {
     /// A flash card of 2011, for reads: 33,439 small accesses and 750 MB a second, 0.08 ms for 8 KiB.
     pub const FLASH_CARD: Self = Self { iops: 33_439.0, rate: 750.0 * MB, latency: 0.069 * MS };
 
-    /// A volume held to 200 accesses and 150 MB a second, as cheap ones are; 1 ms.
+    /// A volume limited to 200 accesses and 150 MB a second, like cheap ones; 1 ms.
     pub const VOLUME_200: Self = Self { iops: 200.0, rate: 150.0 * MB, latency: 1.0 * MS };
 
-    /// How long after an access the next one may start.
+    /// The least time between the starts of an access of `bytes` and of the next one.
     #[must_use]
     pub fn pace(&self, bytes: u64) -> Nanos {
         Nanos((1e9 / self.iops).max(bytes as f64 * 1e9 / self.rate) as u64)
     }
 
-    /// How long an access takes once it has started.
+    /// The time of an access from its start.
     #[must_use]
     pub fn access(&self, bytes: u64) -> Nanos {
         Nanos((self.latency + bytes as f64 * 1e9 / self.rate) as u64)
@@ -219,7 +218,7 @@ mod tests {
         assert!(volume.access(0).0 == 700_000);
     }
 
-    /// Published for ORION on both (2011): small accesses and MB a second at most, and the latency of 8 KiB.
+    /// Published for ORION on both (2011): the most small accesses and MB a second, and the latency of 8 KiB.
     #[test]
     fn an_ssd_and_a_flash_card_have_the_published_figures() {
         for (volume, iops, megabytes, milliseconds) in

@@ -1,10 +1,10 @@
-//! The order in which a disk's arm serves who waits: one way, like an elevator that returns empty.
+//! The order in which a disk's arm serves waiting requests: one way, like an elevator that returns empty.
 //!
-//! Invariant: who waits is served within two sweeps, whatever comes meanwhile.
+//! Invariant: a waiting request is served within two sweeps, whatever comes meanwhile.
 
 use std::collections::BTreeMap;
 
-/// Those who wait for the arm, by address.
+/// The requests that wait for the arm, by address.
 pub struct Elevator<T> {
     waiting: BTreeMap<(u64, u64), T>,
     arrived: u64,
@@ -17,27 +17,27 @@ impl<T> Default for Elevator<T> {
 }
 
 impl<T> Elevator<T> {
-    /// A request waits to be served at an address.
+    /// Adds a request at an address.
     pub fn push(&mut self, address: u64, who: T) {
         self.waiting.insert((address, self.arrived), who);
         self.arrived += 1;
     }
 
-    /// Takes the next access with the arm at `head`: the nearest ahead, else the first of all. Of
-    /// those at one address, who came first.
+    /// Takes the next request, with the arm at `head`: the nearest ahead, or else the first of all. At one address,
+    /// the oldest.
     pub fn next(&mut self, head: u64) -> Option<(u64, T)> {
         let next = self.waiting.range((head, 0)..).next().or_else(|| self.waiting.iter().next());
         let key = *next?.0;
         self.waiting.remove(&key).map(|who| (key.0, who))
     }
 
-    /// How many wait.
+    /// How many requests wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Nobody waits.
+    /// Whether no request waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

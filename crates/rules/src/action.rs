@@ -1,37 +1,37 @@
-//! What is done with the requests that a rule matches.
+//! What happens to requests that match a rule.
 
 use std::fmt;
 
 use crate::words::{show_size, size};
 
-/// What is done.
+/// What happens to a matching request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// What the cache mode says: the same as where no rule matches.
+    /// What the cache mode says, as without a rule.
     Cache,
-    /// Reads are served from the pool as far as it has them, and let nothing in; writes go to the origin.
+    /// The pool serves reads as far as it has the data, and lets nothing in. Writes go to the origin.
     Bypass,
     /// Reads are cached; writes go to the origin.
     ReadOnly,
-    /// Reads are cached; writes are done once the origin has them, and are kept to be read.
+    /// Reads are cached. Writes are acknowledged once the origin has them, and kept for reads.
     WriteThrough,
-    /// Cached, and not evicted while within the quota.
+    /// Cached, and not evicted within the quota.
     Pin(Quota),
-    /// Cached, and at most so much of it is kept.
+    /// Cached, and kept only up to the quota.
     Share(Quota),
 }
 
 /// A part of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quota {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A share in percent, 1 to 100.
     Percent(u8),
 }
 
 impl Quota {
-    /// Reads `10G` or `20%`.
+    /// Parses `10G` or `20%`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_suffix('%') {
@@ -40,7 +40,7 @@ impl Quota {
         }
     }
 
-    /// How much it is of a pool with room for `capacity` bytes.
+    /// The quota in bytes, for a pool with room for `capacity` bytes.
     #[must_use]
     pub fn bytes_of(self, capacity: u64) -> u64 {
         match self {
@@ -60,10 +60,10 @@ impl fmt::Display for Quota {
 }
 
 impl Action {
-    /// The words for it.
+    /// The word of each action.
     pub const WORDS: [&str; 6] = ["cache", "bypass", "read-only", "write-through", "pin", "share"];
 
-    /// Reads it, with the quota that goes with it.
+    /// Parses an action with its quota.
     pub(crate) fn parse(word: &str, quota: Option<Quota>) -> Result<Self, String> {
         let wanted = || format!("action={word} needs a quota, such as quota=2G or quota=20%");
         let action = match word {
@@ -81,7 +81,7 @@ impl Action {
         }
     }
 
-    /// Its word.
+    /// The action's word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Action {
         }
     }
 
-    /// The part of the pool that it is about.
+    /// The quota of a pin or a share.
     #[must_use]
     pub const fn quota(self) -> Option<Quota> {
         match self {

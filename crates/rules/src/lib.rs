@@ -1,16 +1,15 @@
-//! Rules: who and what is cached. Ordered, and the first that matches a request decides.
+//! Rules: which requests are cached, and how. They are ordered, and the first that matches a request decides.
 //!
-//! Pure: nothing here looks at a process, a file or a clock. The caller brings what it knows of them.
+//! Pure: nothing here examines a process, a file or a clock. The caller brings what it knows of them.
 //!
 //! Invariants
-//! - What a rule is written as reads back as the same rule.
-//! - What is not known of a request matches no condition on it: a rule on processes passes over the
-//!   requests of nobody.
-//! - A set of rules never changes: a change is another set. Its counters are all that moves.
+//! - A rule that is written and parsed again is the same rule.
+//! - A condition on something unknown never matches: a rule on processes skips a request without a known process.
+//! - A set of rules never changes: a change makes another set. Only its counters move.
 //!
-//! A request is decided in two steps, so that its cost does not grow with what it is about: which rules
-//! its file and its process satisfy is found once for each of them, as a [`Mask`], and a request only meets
-//! the two ([`RuleSet::decide`]).
+//! A request is decided in two steps, so its cost does not grow with the number of files and processes. The rules that
+//! a file or a process satisfies are found once for each, as a [`Mask`]. A request only combines two masks
+//! ([`RuleSet::decide`]).
 
 mod action;
 mod pattern;

@@ -1,13 +1,12 @@
 //! Patterns of names, paths and command lines.
 //!
-//! `*` stands for any letters, `?` for one; in paths neither stands for `/`, and `**` does.
+//! `*` stands for any letters, `?` for one. In paths neither stands for `/`, but `**` does.
 //!
-//! Cost of a match: letters of the pattern times letters of the text at most, without recursion, so that no
-//! pattern can be made that takes for ever.
+//! A match costs at most the pattern's letters times the text's, without recursion. So no pattern takes for ever.
 
 use std::fmt;
 
-/// A pattern, as it is written.
+/// A pattern, as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern(String);
 
@@ -16,36 +15,36 @@ pub struct Pattern(String);
 enum Piece {
     Letter(u8),
     One,
-    /// Any letters but `/`.
+    /// Any letters except `/`.
     Some,
     /// Any letters.
     Any,
 }
 
-/// The longest that is taken.
+/// Bytes of the longest pattern.
 const LEN_MAX: usize = 256;
 
 impl Pattern {
-    /// A pattern; `None` if it is empty, too long, or has letters that cannot be written down in a line.
+    /// Makes a pattern. `None` if it is empty, too long, or has control characters.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let fits = !text.is_empty() && text.len() <= LEN_MAX && !text.chars().any(char::is_control);
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// As it is written.
+    /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether all of a text is as the pattern says; no letter is special in the text.
+    /// Whether the pattern matches a whole text. No letter of the text is special.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.run(text, false)
     }
 
-    /// The same for a path, where `*` and `?` end at `/`.
+    /// Like [`Pattern::matches`], for a path: `*` and `?` do not match `/`.
     #[must_use]
     pub fn matches_path(&self, path: &[u8]) -> bool {
         self.run(path, true)
@@ -68,7 +67,7 @@ impl Pattern {
         pieces
     }
 
-    /// Keeps the set of places in the pattern that can be reached with each letter of the text.
+    /// Tracks which places in the pattern each letter of the text can reach.
     fn run(&self, text: &[u8], slash_is_special: bool) -> bool {
         let pieces = self.pieces();
         let wide = |piece: Piece, letter: u8| piece == Piece::Any || !slash_is_special || letter != b'/';
@@ -91,7 +90,7 @@ impl Pattern {
     }
 }
 
-/// A star stands for nothing, too.
+/// Adds the places behind stars: a star may stand for nothing.
 fn skip_stars(pieces: &[Piece], places: &mut [bool]) {
     for (at, piece) in pieces.iter().enumerate() {
         if places[at] && matches!(piece, Piece::Some | Piece::Any) {

@@ -1,4 +1,4 @@
-//! One rule: its conditions, all of which have to hold, and what is done then.
+//! One rule: its conditions, which must all hold, and what happens then.
 
 use std::fmt;
 
@@ -17,26 +17,26 @@ pub enum Direction {
     Write,
 }
 
-/// A process by its number, and by when it was started: numbers are used again.
+/// A process by its number and its start: numbers are used again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Pid {
-    /// Its number (of the whole process, not of a thread).
+    /// The number of the whole process, not of a thread.
     pub number: u32,
-    /// When it was started, in the kernel's ticks since the machine's start; 0 in a rule: any process with
-    /// that number.
+    /// When it started, in the kernel's ticks since the machine's start. In a rule 0 means any process with that
+    /// number.
     pub born: u64,
 }
 
-/// What is known of a process that asks.
+/// What is known of a process that makes requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Which.
+    /// The process.
     pub pid: Pid,
     /// Its name, as `ps` shows it.
     pub name: String,
-    /// Its command line, words apart by blanks; none if it could not be looked at.
+    /// Its command line, words separated by blanks; `None` if it could not be read.
     pub command: Option<String>,
-    /// The user as whom it asks.
+    /// The user of its requests, by number.
     pub user: u32,
     /// Its control group, as a path.
     pub cgroup: String,
@@ -59,23 +59,23 @@ pub struct Rule {
     pub path: Option<Pattern>,
     /// The file's extension, without the dot.
     pub extension: Option<String>,
-    /// Requests of at least so many bytes.
+    /// The least bytes of a request.
     pub min_size: Option<u64>,
-    /// Requests of at most so many bytes.
+    /// The most bytes of a request.
     pub max_size: Option<u64>,
-    /// Reads or writes only.
+    /// Only reads, or only writes.
     pub direction: Option<Direction>,
-    /// Holds up to this moment, in seconds since 1970.
+    /// When the rule ends, in seconds since 1970.
     pub until: Option<u64>,
-    /// What is done.
+    /// What happens to matching requests.
     pub action: Action,
-    /// How the file is packed, whatever the settings say.
+    /// How the file is compressed, whatever the settings say.
     pub compression: Option<Compression>,
-    /// The class of blocks that the pool counts for a pin or share, from 1; none if it was not given one yet.
+    /// The class of blocks of a pin or share, from 1. `None` if it has none yet.
     pub class: Option<u8>,
 }
 
-/// Why a text is no rule. Says what would be taken.
+/// Why a text is not a rule, and what would be accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError(pub String);
 
@@ -91,7 +91,7 @@ const KEYS: &str =
     "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, for, action, quota, compression";
 
 impl Rule {
-    /// A rule that matches everything.
+    /// A rule without conditions.
     #[must_use]
     pub const fn all(action: Action) -> Self {
         Self {
@@ -112,18 +112,18 @@ impl Rule {
         }
     }
 
-    /// Reads a rule: words `key=value`, each key once.
+    /// Parses a rule: words `key=value`, each key once.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be taken.
+    /// What is wrong with the line, and what would be accepted.
     pub fn parse(line: &str) -> Result<Self, ParseError> {
         Self::from_pairs(&split(line).map_err(ParseError)?).map_err(ParseError)
     }
 
-    /// The same from pairs of keys and values, as a command line brings them.
+    /// Like [`Rule::parse`], from the pairs of keys and values of a command line.
     ///
     /// # Errors
-    /// As [`Rule::parse`].
+    /// Those of [`Rule::parse`].
     pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, String> {
         let mut rule = Self::all(Action::Cache);
         let (mut action, mut quota, mut born) = (None, None, None);
@@ -144,7 +144,7 @@ impl Rule {
                 "user" => rule.user = Some(value.parse().map_err(|_| refused("a user number"))?),
                 "cgroup" if value.starts_with(['/', '*', '?']) => rule.cgroup = Some(pattern()?),
                 "cgroup" => return Err(refused("the path of a control group, which begins with /")),
-                // Paths of files begin below the mount, and people write them with and without the slash.
+                // Paths of files begin below the mount. People write them with and without the slash.
                 "path" => {
                     let below = Pattern::new(value.trim_start_matches('/'));
                     rule.path = Some(below.ok_or_else(|| refused("a pattern of up to 256 characters"))?);
@@ -194,7 +194,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Whether it asks for anything about a process.
+    /// Whether it has a condition on processes.
     #[must_use]
     pub const fn asks_for_process(&self) -> bool {
         self.pid.is_some()
@@ -204,7 +204,7 @@ impl Rule {
             || self.user.is_some()
     }
 
-    /// Whether what it asks of a process holds. Of nobody, nothing holds that is asked.
+    /// Whether its conditions on processes hold. Without a process none holds.
     #[must_use]
     pub fn fits_process(&self, process: Option<&Process>) -> bool {
         let Some(process) = process else { return !self.asks_for_process() };
@@ -218,14 +218,14 @@ impl Rule {
             && self.cgroup.as_ref().is_none_or(|wanted| wanted.matches_path(process.cgroup.as_bytes()))
     }
 
-    /// Whether what it asks of a file holds.
+    /// Whether its conditions on files hold.
     #[must_use]
     pub fn fits_path(&self, path: &[u8]) -> bool {
         self.path.as_ref().is_none_or(|wanted| wanted.matches_path(path))
             && self.extension.as_ref().is_none_or(|wanted| extension(path) == Some(wanted.as_bytes()))
     }
 
-    /// Whether what it asks of the request itself holds, at `now` in seconds since 1970.
+    /// Whether its conditions on the request hold, at `now` in seconds since 1970.
     #[must_use]
     pub fn fits_request(&self, size: u64, direction: Direction, now: u64) -> bool {
         self.min_size.is_none_or(|least| size >= least)
@@ -234,7 +234,7 @@ impl Rule {
             && !self.is_over(now)
     }
 
-    /// Whether its time is over.
+    /// Whether it has ended.
     #[must_use]
     pub fn is_over(&self, now: u64) -> bool {
         self.until.is_some_and(|until| now >= until)

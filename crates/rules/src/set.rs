@@ -1,4 +1,4 @@
-//! All rules of a mount, in order, with what each has matched.
+//! All rules of a mount, in order, with counts of their matches.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,14 @@ use crate::rule::{Direction, Process, Rule};
 /// The most rules of a mount: each is one bit of a [`Mask`].
 pub const RULES_MAX: usize = 64;
 
-/// The most rules that pin or give a share: the pool tells so many classes of blocks apart.
+/// The most rules that pin or give a share: the pool tells this many classes of blocks apart.
 pub const CLASSES_MAX: u8 = 15;
 
-/// Which rules something satisfies, a bit each.
+/// The rules that a file or a process satisfies, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mask(pub u64);
 
-/// What a rule has matched since it was made, or since the daemon's start.
+/// What a rule has matched since it was made or since the daemon's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Matches {
     /// Requests.
@@ -30,14 +30,14 @@ struct Counters {
     bytes: AtomicU64,
 }
 
-/// Why there is no such set.
+/// Why a set cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SetError {
-    /// More than [`RULES_MAX`].
+    /// More than [`RULES_MAX`] rules.
     TooMany,
-    /// More than [`CLASSES_MAX`] that pin or give a share.
+    /// More than [`CLASSES_MAX`] rules that pin or give a share.
     TooManyClasses,
-    /// There is no rule at this place.
+    /// No rule is at this place.
     NoSuchRule(usize),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for SetError {
 
 impl std::error::Error for SetError {}
 
-/// The rules. See the crate's documentation.
+/// A set of rules. See the crate's documentation.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
@@ -65,8 +65,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// These rules, in this order. Those that pin or give a share and have no class yet get one that is
-    /// free; a class that stands twice, as in a text that was written by hand, is given anew.
+    /// Makes a set of these rules, in this order. Rules that pin or give a share get a free class if they have none.
+    /// If two rules have the same class, as in a text written by hand, one gets a new class.
     ///
     /// # Errors
     /// When there are too many.
@@ -95,10 +95,10 @@ impl RuleSet {
         })
     }
 
-    /// Reads what [`RuleSet::to_text`] wrote: a rule a line.
+    /// Parses what [`RuleSet::to_text`] wrote: one rule a line.
     ///
     /// # Errors
-    /// Which line is wrong, and why.
+    /// The wrong line, and why.
     pub fn parse(text: &str) -> Result<Self, String> {
         let rules = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let rule =
@@ -106,16 +106,16 @@ impl RuleSet {
         Self::new(rules.map(rule).collect::<Result<_, _>>()?).map_err(|error| error.to_string())
     }
 
-    /// A rule a line.
+    /// The rules as text, one a line.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.rules.iter().map(|rule| format!("{rule}\n")).collect()
     }
 
-    /// The same with one more, before the one at `place` (from 0), or at the end. Counters go with their rules.
+    /// A set with one rule more, before the rule at `place` (from 0), or at the end. Counters stay with their rules.
     ///
     /// # Errors
-    /// When there are too many, or there is no such place.
+    /// When there are too many, or the place does not exist.
     pub fn with(&self, rule: Rule, place: Option<usize>) -> Result<Self, SetError> {
         let place = place.unwrap_or(self.rules.len());
         if place > self.rules.len() {
@@ -128,10 +128,10 @@ impl RuleSet {
         Self::new(rules).map(|set| set.counting_on(self, from))
     }
 
-    /// The same without the one at `place` (from 0).
+    /// A set without the rule at `place` (from 0).
     ///
     /// # Errors
-    /// When there is none.
+    /// When no rule is at that place.
     pub fn without(&self, place: usize) -> Result<Self, SetError> {
         let mut rules = self.rules.clone();
         if place >= rules.len() {
@@ -166,19 +166,19 @@ impl RuleSet {
         })
     }
 
-    /// Whether there is any.
+    /// Whether the set has no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether any asks for something about a process.
+    /// Whether any rule has a condition on processes.
     #[must_use]
     pub const fn needs_process(&self) -> bool {
         self.needs_process
     }
 
-    /// Whether any asks for a process's command line.
+    /// Whether any rule has a condition on command lines.
     #[must_use]
     pub const fn needs_command(&self) -> bool {
         self.needs_command
@@ -189,19 +189,20 @@ impl RuleSet {
         Mask(self.rules.iter().enumerate().map(bit).fold(0, |all, bit| all | bit))
     }
 
-    /// The rules whose conditions on files a path satisfies.
+    /// The rules whose conditions on files hold for a path.
     #[must_use]
     pub fn for_path(&self, path: &[u8]) -> Mask {
         self.mask(|rule| rule.fits_path(path))
     }
 
-    /// The rules whose conditions on processes this one, or nobody, satisfies.
+    /// The rules whose conditions on processes hold for this process, or for a request without one.
     #[must_use]
     pub fn for_process(&self, process: Option<&Process>) -> Mask {
         self.mask(|rule| rule.fits_process(process))
     }
 
-    /// The first rule that a request satisfies, by what its file and its process satisfy.
+    /// The first rule that a request satisfies. `file` and `process` are the rules that its file and its process
+    /// satisfy.
     #[must_use]
     pub fn decide(&self, file: Mask, process: Mask, size: u64, direction: Direction, now: u64) -> Option<usize> {
         let mut left = file.0 & process.0;
@@ -215,7 +216,7 @@ impl RuleSet {
         None
     }
 
-    /// Counts a request for the rule that decided it.
+    /// Counts a request for its rule.
     pub fn count(&self, index: usize, size: u64) {
         self.counters[index].requests.fetch_add(1, Ordering::Relaxed);
         self.counters[index].bytes.fetch_add(size, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! A rule as a line: words `key=value`, apart by blanks. A value with blanks or quotes stands in quotes,
-//! in which `\` takes the next letter as it is.
+//! A rule as a line: words `key=value`, separated by blanks. A value with blanks or quotes stands in quotes. Inside,
+//! `\` takes the next letter as it is.
 
-/// The words of a line, each taken apart; `Err` says what is wrong.
+/// Splits a line into its pairs. `Err` says what is wrong.
 pub(crate) fn split(line: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     let mut letters = line.chars().peekable();
@@ -27,7 +27,7 @@ pub(crate) fn split(line: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// A value so that it reads back as one.
+/// Quotes a value if needed, so that it is parsed as one.
 pub(crate) fn quote(value: &str) -> String {
     if !value.is_empty() && !value.chars().any(|letter| letter.is_whitespace() || letter == '"') {
         return value.to_owned();
@@ -54,7 +54,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// A size as it is written.
+/// Writes a size with its largest whole unit.
 pub(crate) fn show_size(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let unit = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));

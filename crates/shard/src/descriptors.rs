@@ -162,8 +162,8 @@ impl DescriptorSlot {
         self.state().life == Life::Gone
     }
 
-    /// Takes the file out of use and closes it. Waits up to [`IN_USE`] for its present users. False if the file is
-    /// gone or cannot leave in that time.
+    /// Takes the file out of use and closes it. Waits up to [`IN_USE`] for threads that open it, and as long for its
+    /// users. False if it is gone, or is still being opened then.
     fn leave(&self) -> bool {
         let mut state = self.settled();
         if state.life != Life::Here {

@@ -1,13 +1,13 @@
-//! Memory that was used and is kept for the next buffer of its size.
+//! Used memory, kept for the next buffer of its size.
 //!
 //! Fresh memory costs a page fault and the zeroing of each block; returned memory costs a change of the page
 //! table. For a read of 4 KiB, both together took a seventh of the shard's time.
 //!
 //! Invariants:
-//! - Memory is in one buffer or kept, never both: it comes here when its last owner drops it.
+//! - Memory is in a buffer or kept, never both. It comes here when its last owner drops it.
 //! - Bounded: the process keeps at most [`KEPT_BYTES`] of each size, or what [`keep_up_to`] allows.
 //!
-//! The price: two uncontended locks for a buffer's life, and up to 18 MiB that the system does not get back.
+//! The price: two uncontended locks in a buffer's life, and up to 18 MiB that the system does not get back.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,19 +18,19 @@ use zerocopy::FromZeros;
 use super::Page;
 use crate::RECORD_BLOCKS_MAX;
 
-/// Sizes that are kept, in blocks; what is smaller than one of them gets that. The last has room for the largest record.
+/// The kept sizes, in blocks. A buffer gets the next larger one. The last has room for the largest record.
 const SIZES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, RECORD_BLOCKS_MAX];
 
-/// Kept of each size at most, in bytes: as many small reads as are under way at a usual depth, and more
-/// batches than are.
+/// The most bytes kept of each size: enough for all small reads under way at a usual depth, and for more batches than
+/// are under way.
 const KEPT_BYTES: usize = 2 << 20;
 
 static KEPT_MOST: AtomicUsize = AtomicUsize::new(KEPT_BYTES);
 
 static KEPT: [Mutex<Vec<Box<[Page]>>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
 
-/// Lets this process keep so many bytes of each size, if that is more than it does: one whose buffers stay in use for long, many
-/// at once, and come back together.
+/// Lets this process keep up to `bytes` of each size, if that is more than now. For a process with many buffers that
+/// stay in use for long and come back together.
 pub fn keep_up_to(bytes: usize) {
     KEPT_MOST.fetch_max(bytes, Ordering::Relaxed);
 }
@@ -48,7 +48,7 @@ impl Pages {
         Self(Box::default())
     }
 
-    /// Room for so many blocks, and whether it was used before. Else it is zeros.
+    /// Room for `blocks` blocks, and whether it was used before. Unused memory is zeros.
     pub(super) fn take(blocks: usize) -> (Self, bool) {
         let size = if blocks == 0 { None } else { SIZES.iter().position(|size| blocks <= *size) };
         if let Some(pages) = size.and_then(|size| kept(size).pop()) {

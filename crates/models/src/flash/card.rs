@@ -3,30 +3,30 @@
 use super::{Cost, Translation};
 use headpond_measure::Random;
 
-/// What makes one card different from another.
+/// What distinguishes one card from another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Model {
     /// Its name.
     pub name: &'static str,
-    /// Space on top of what it exports, as a share of that.
+    /// Space beyond the exported space, as a share of it.
     pub spare: f64,
-    /// What its bus or its controller lets through, in MiB a second.
+    /// The most that its bus or controller lets through, in MiB a second.
     pub link: f64,
-    /// What its flash writes, copies included, in MiB a second.
+    /// The most that its flash writes, copies included, in MiB a second.
     pub flash: f64,
-    /// What reading a page to copy it costs, as a share of writing it.
+    /// The cost of reading a page to copy it, as a share of the cost of writing it.
     pub copy_read: f64,
 }
 
 impl Model {
-    /// The tachIOn of 400 GB. Its link is its fastest published point, its flash what its slowest one needs.
+    /// The tachIOn of 400 GB. Its link is its fastest published point. Its flash is what its slowest point needs.
     pub const TACHION: Self = Self { name: "tachion", spare: 0.30, link: 990.0, flash: 966.0, copy_read: 0.0 };
     /// The ioDrive Duo of 320 GB, by the same two points.
     pub const DUO: Self = Self { name: "iodrive-duo", spare: 0.046, link: 1095.0, flash: 1095.0, copy_read: 0.0 };
-    /// All of them.
+    /// All cards.
     pub const ALL: [Self; 2] = [Self::TACHION, Self::DUO];
 
-    /// MiB a second of a user's writes that cost so much flash work.
+    /// MiB a second of a user's writes. `written` pages cost the flash work `cost`.
     #[must_use]
     pub fn rate(&self, written: u64, cost: Cost) -> f64 {
         let work = cost.programs as f64 + self.copy_read * cost.reads as f64;
@@ -34,11 +34,11 @@ impl Model {
     }
 }
 
-/// Pages of a modelled card. A small card of the same proportions behaves like the large one: what counts is
-/// the share that is spare, not how much it is.
+/// Pages of a modelled card. A small card behaves like a large one of the same proportions: only the share of spare
+/// space counts.
 const PAGES: u32 = 1 << 16;
 const PAGES_PER_BLOCK: u32 = 128;
-/// A card is settled when each page in use was overwritten so often.
+/// A card has settled when each page in use was overwritten this often.
 const SETTLE: u32 = 6;
 
 /// A card in use.
@@ -50,17 +50,17 @@ pub struct Card {
     random: Random,
 }
 
-/// What a stretch of writes was like.
+/// A stretch of writes, measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measured {
-    /// MiB a second, as the writer sees it.
+    /// MiB a second, as the writer sees them.
     pub rate: f64,
     /// Pages that the flash wrote for each page written.
     pub amplification: f64,
 }
 
 impl Card {
-    /// A fresh card of which the first `used` (0 to 1, more than nothing) is written once, from start to end.
+    /// A fresh card. The first `used` (above 0, up to 1) of it is written once, from start to end.
     #[must_use]
     pub fn filled(model: Model, used: f64, seed: u64) -> Self {
         let mut translation = Translation::new(PAGES, model.spare, PAGES_PER_BLOCK);
@@ -69,7 +69,7 @@ impl Card {
         Self { model, translation, used, random: Random::new(seed) }
     }
 
-    /// Writes pages in use at random, `times` the used space in all.
+    /// Overwrites pages in use at random: `times` the used space in all.
     pub fn overwrite(&mut self, times: f64) -> Measured {
         let writes = (f64::from(self.used) * times).max(1.0) as u64;
         let cost = (0..writes).fold(Cost::default(), |cost, _| {
@@ -79,12 +79,12 @@ impl Card {
         Measured { rate: self.model.rate(writes, cost), amplification: cost.programs as f64 / writes as f64 }
     }
 
-    /// Overwrites what is in use until its rate has settled.
+    /// Overwrites the used space until the rate has settled.
     pub fn settle(&mut self) {
         self.overwrite(f64::from(SETTLE));
     }
 
-    /// What it is like once it has settled.
+    /// Settles the card, then measures it.
     pub fn settled(&mut self) -> Measured {
         self.settle();
         self.overwrite(2.0)
@@ -110,15 +110,15 @@ mod tests {
             let used = 20 + index * 10;
             assert!((found / expected - 1.0).abs() <= 0.12, "{used} % used: {found:.0} for {expected}");
         }
-        // And at the points of the older test: 1/3, 1/2, 2/3, full.
+        // At the points of the older test: 1/3, 1/2, 2/3, full.
         for (used, expected) in [(1.0 / 3.0, 959.0), (0.5, 850.0), (2.0 / 3.0, 685.0), (1.0, 417.0)] {
             let found = Card::filled(Model::TACHION, used, 5).settled().rate;
             assert!((found / expected - 1.0).abs() <= 0.12, "{used:.2} used: {found:.0} for {expected}");
         }
     }
 
-    /// Only its shape: it falls at every step, from the published height to the published depth. In between the
-    /// real card fell sooner than over-provisioning alone explains.
+    /// Only its shape: it falls at every step, from the published height to the published depth. In between, the real
+    /// card fell sooner than over-provisioning alone explains.
     #[test]
     fn the_duo_falls_at_every_step_and_as_far_as_published() {
         let found = table(Model::DUO);
@@ -132,7 +132,7 @@ mod tests {
         within(found[0], DUO[0]);
         within(found[8], DUO[8]);
         within(found[8] / found[0], 0.09);
-        // Where the formula that the figures were published with puts it at 50 to 90 %.
+        // The values, at 50 to 90 %, of the formula that was published with the figures.
         for (index, expected) in [946.0, 819.0, 668.0, 496.0, 306.0].into_iter().enumerate() {
             within(found[3 + index], expected);
         }

@@ -1,10 +1,10 @@
 //! Write amplification as a formula: greedy cleaning under uniform random writes.
 
-/// Steps of Newton's method: it doubles the right digits in each, and begins with one.
+/// Steps of Newton's method. Each doubles the right digits; the first has one.
 const STEPS: u32 = 40;
 
-/// How many pages a card writes for each that it is given, when `fill` (0 to 1) of its exported space holds valid
-/// data and it has `spare` times its exported space on top, in the limit of large blocks:
+/// How many pages a card writes for each page that it is given, in the limit of large blocks. `fill` (0 to 1) of its
+/// exported space holds valid data, and it has `spare` times its exported space on top:
 ///
 /// ```text
 /// alpha = (1 + spare) / fill
@@ -12,7 +12,7 @@ const STEPS: u32 = 40;
 /// ```
 ///
 /// (P. Desnoyers, "Analytic Models of SSD Write Performance", ACM Transactions on Storage 10(2), 2014.) Infinite
-/// where nothing is spare.
+/// without spare space.
 #[must_use]
 pub fn amplification(spare: f64, fill: f64) -> f64 {
     if fill <= 0.0 {

@@ -1,17 +1,17 @@
-//! The map of a flash card from pages as users know them to pages of flash, with greedy cleaning.
+//! The map of a flash card from a user's pages to pages of flash, with greedy cleaning.
 //!
 //! Invariants:
 //! - a page of flash is written once between two erases of its block;
-//! - every mapped page is where the map says, and no two are at one place;
-//! - one erased block is always kept for cleaning to copy into, so that cleaning can never be stuck.
+//! - every mapped page is where the map says, and no two share a place;
+//! - one erased block is always kept for the copies of cleaning, so cleaning never gets stuck.
 
-/// No page: of a page that was never written, or trimmed; of a place that holds nothing valid.
+/// No page. For a page that was never written, or trimmed; and for a place without a valid page.
 const NONE: u32 = u32::MAX;
 
-/// What a write made the flash do.
+/// The flash work of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
-    /// Pages written, the user's own among them.
+    /// Pages written, the user's own included.
     pub programs: u64,
     /// Pages read to copy them.
     pub reads: u64,
@@ -20,7 +20,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Both.
+    /// The sum of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -35,25 +35,25 @@ impl Cost {
 #[derive(Clone, Debug)]
 pub struct Translation {
     pages_per_block: u32,
-    /// By page: its place.
+    /// The place of each page.
     places: Vec<u32>,
-    /// By place: its page.
+    /// The page of each place.
     pages: Vec<u32>,
-    /// By block: how many of its places are valid.
+    /// The number of valid places in each block.
     valid: Vec<u32>,
-    /// Full blocks in lists by their count of valid pages: the first of each list, and by block its neighbours.
+    /// Full blocks in lists by their number of valid pages: the first of each list, and the neighbours of each block.
     first: Vec<u32>,
     after: Vec<u32>,
     before: Vec<u32>,
     erased: Vec<u32>,
     open: u32,
-    /// Places of the open block that are written.
+    /// How many places of the open block are written.
     written: u32,
 }
 
 impl Translation {
-    /// A fresh card that exports so many pages, with `spare` times that on top, of which one block is kept for
-    /// cleaning. Two blocks at least must be spare.
+    /// A fresh card that exports `exported` pages, with `spare` times that on top. At least two blocks must be spare:
+    /// one of them is kept for cleaning.
     #[must_use]
     pub fn new(exported: u32, spare: f64, pages_per_block: u32) -> Self {
         let physical = (f64::from(exported) * (1.0 + spare)) as u32;
@@ -77,7 +77,7 @@ impl Translation {
         }
     }
 
-    /// How many pages it exports.
+    /// How many pages the card exports.
     #[must_use]
     pub fn exported(&self) -> u32 {
         self.places.len() as u32
@@ -86,7 +86,7 @@ impl Translation {
     /// Writes a page.
     pub fn write(&mut self, page: u32) -> Cost {
         let mut cost = Cost::default();
-        // A card that was filled to its end with nothing spare has no block to gain anything from.
+        // A card that was filled to its end without spare space has no block to clean.
         while self.written == self.pages_per_block {
             cost = cost.and(self.open_block());
         }
@@ -96,7 +96,7 @@ impl Translation {
         cost
     }
 
-    /// Tells the card that a page's data is not needed any more.
+    /// Tells the card that a page's data is no longer needed.
     pub fn trim(&mut self, page: u32) {
         self.forget(page);
         self.places[page as usize] = NONE;
@@ -118,7 +118,7 @@ impl Translation {
         }
     }
 
-    /// Writes a page to the next place of the open block, which has one.
+    /// Writes a page to the next place of the open block. That block has room.
     fn put(&mut self, page: u32) {
         let place = self.open * self.pages_per_block + self.written;
         self.written += 1;
@@ -127,11 +127,12 @@ impl Translation {
         self.valid[self.open as usize] += 1;
     }
 
-    /// Opens an erased block; if it is the last one, fills it first with what is valid in the block that has least.
+    /// Opens an erased block. If it is the last one, first copies into it what is valid in the block with the fewest
+    /// valid pages.
     fn open_block(&mut self) -> Cost {
         self.list(self.open);
         let last = self.erased.len() == 1;
-        // There is one: cleaning gives one back for the one that it takes.
+        // Not empty: cleaning returns a block for the one that it takes.
         self.open = self.erased.pop().unwrap_or(NONE);
         assert!(self.open != NONE, "a block is kept for cleaning");
         self.written = 0;
@@ -187,7 +188,7 @@ mod tests {
     use headpond_measure::Random;
 
     impl Translation {
-        /// Looks at everything, slowly.
+        /// Checks everything, slowly.
         fn check(&self) {
             let mut valid = vec![0; self.valid.len()];
             for (page, place) in self.places.iter().enumerate().filter(|(_, place)| **place != NONE) {
@@ -245,7 +246,7 @@ mod tests {
         let mut random = Random::new(6);
         let mut cost = Cost::default();
         let segment = 4 * per_block;
-        // Segments of four blocks, each trimmed whole and then written from start to end, in any order.
+        // Segments of four blocks in any order. Each is trimmed whole and then written from start to end.
         for _ in 0..3_000 {
             let start = random.below((blocks / 4) as usize) as u32 * segment;
             (start..start + segment).for_each(|page| card.trim(page));
