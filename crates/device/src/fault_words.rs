@@ -6,13 +6,13 @@
 //! | --- | --- |
 //! | `none` | works; faults may be put on it while it is in use |
 //! | `lose-unsynced` | holds writes back in memory until a sync, so that a killed daemon loses them |
-//! | `early=N` | of 1,000 blocks held back, N reach it early all the same, in no order |
-//! | `torn=N` | of 1,000 of those, N reach it torn: some of their sectors of 512 bytes |
+//! | `early=N` | lets N of 1,000 held blocks through early, in no order |
+//! | `torn=N` | tears N of 1,000 of those: only some of their sectors of 512 bytes get through |
 //! | `lying-syncs` | holds writes back, and acknowledges syncs without carrying them out |
 //! | `seed=N` | decides which blocks and sectors |
-//! | `read-errors=FIRST[+COUNT]` | fails so many reads with EIO, from that one on, counted from 0; without a count all |
+//! | `read-errors=FIRST[+COUNT]` | fails COUNT reads with EIO, from number FIRST on, counted from 0; without COUNT all |
 //! | `write-errors=...`, `sync-errors=...` | the same for writes and syncs |
-//! | `accept-torn-batch` | is as it is; but recovery takes a torn batch of the log for whole |
+//! | `accept-torn-batch` | works; but recovery takes a torn batch of the log for whole |
 //!
 //! Invariant: an unknown word is refused, so no test runs without its fault.
 

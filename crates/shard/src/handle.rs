@@ -152,8 +152,8 @@ impl Handle {
         ended.unwrap_or_else(|| receiver.recv().unwrap_or_else(|_| self.shared.mailbox.last()))
     }
 
-    /// Ends the shard's threads, and waits for them. Call it after [`Request::Stop`] was answered; before that,
-    /// unsynced data is lost as in a crash. Requests under way fail with [`Errno::SHUTDOWN`], for every clone of this
+    /// Ends the shard's threads, and waits for them. Call it after [`Request::Stop`] was answered: otherwise unsynced
+    /// data is lost, as in a crash. Requests under way fail with [`Errno::SHUTDOWN`], for every clone of this
     /// handle.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use headpond_base::ObjectId;
 /// A listener.
 type Listener = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
 
-/// What the engine tells of objects unasked.
+/// What the engine reports about objects without a request.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners {
     /// The engine lets go of the object.

@@ -100,7 +100,7 @@ impl Mailbox {
         }
     }
 
-    /// Asks for a snapshot. If the shard has ended, returns the last one.
+    /// Asks for a snapshot. Returns the last one if the shard has ended.
     pub(crate) fn probe(&self, answer: SyncSender<ShardStats>) -> Option<ShardStats> {
         let mut inner = self.locked();
         if inner.closed.is_some() {

@@ -17,7 +17,7 @@ const ROOT: u32 = 0;
 /// of the caller. Without this capability the origin would decide again, by the daemon's groups.
 const KEPT: CapabilitySet = CapabilitySet::FSETID;
 
-/// Works on an open file as a user, with only one of the daemon's capabilities. If the daemon runs as an ordinary
+/// Does `work` on an open file as `user`, with only one of the daemon's capabilities. If the daemon runs as an ordinary
 /// user, it serves only that user, and nothing changes. The same holds if it may not become the user (a container may
 /// lack that user).
 pub fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
