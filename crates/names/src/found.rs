@@ -1,24 +1,24 @@
-//! What a look at the origin shows of a file.
+//! What the origin says about a file.
 
 use headpond_base::UnixNanos;
 use headpond_format::Stamp;
 
 const SECOND: i128 = 1_000_000_000;
 
-/// A point in time as file systems have it.
+/// A point in time, as file systems write it.
 ///
-/// Invariant: a time of the years 1677 to 2262 survives the way to [`UnixNanos`] and back to the nanosecond; one outside is
-/// held at the end of that range, never wrapped.
+/// Invariant: a time in the years 1677 to 2262 survives the way to [`UnixNanos`] and back to the nanosecond. A time
+/// outside becomes the end of that range, and never wraps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Moment {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// And so much more; less than a second.
+    /// The nanoseconds after that, less than a second.
     pub nanos: u32,
 }
 
 impl Moment {
-    /// As the engine counts.
+    /// The time in the engine's form.
     #[must_use]
     pub fn unix_nanos(self) -> UnixNanos {
         let exact = i128::from(self.seconds) * SECOND + i128::from(self.nanos);
@@ -57,7 +57,7 @@ impl FileKey {
     pub const NO_BIRTH: UnixNanos = UnixNanos(0);
 }
 
-/// What something in a file system is.
+/// The kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FileKind {
     /// A regular file.
@@ -79,16 +79,16 @@ pub enum FileKind {
     Unknown,
 }
 
-/// What the origin says of an inode.
+/// What the origin says about an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
     /// The file system that it is on.
     pub device: DeviceNumber,
     /// Its inode number.
     pub inode: u64,
-    /// When it was made, where the file system keeps that.
+    /// Its birth time, if the file system keeps one.
     pub birth: Option<Moment>,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permissions, with the set-user-id, set-group-id and sticky bits.
     pub mode: u32,
@@ -106,11 +106,11 @@ pub struct Found {
     pub block_size: u32,
     /// The device that it stands for, if it is one.
     pub stands_for: DeviceNumber,
-    /// When it was read last.
+    /// Its last read.
     pub atime: Moment,
-    /// When its content was changed last.
+    /// The last change of its content.
     pub mtime: Moment,
-    /// When its status was changed last.
+    /// The last change of its status.
     pub ctime: Moment,
 }
 

@@ -1,5 +1,5 @@
-//! What applications see of the files that the engine knows: the engine's size and times,
-//! which the origin's may lag behind.
+//! What applications see of the files that the engine knows: the engine's size and times. Those of the origin may lag
+//! behind.
 //!
 //! Invariants
 //! - After its own change, an application sees that change: the state is set in the order of the
@@ -19,8 +19,8 @@ use headpond_engine::Attributes;
 
 use crate::FileKey;
 
-/// How many states may outlive both their inodes and the engine's interest, for no more than their status change time.
-/// About 200 bytes each.
+/// How many states may outlive both their inodes and the engine's interest, only for their status change time. Each
+/// takes about 200 bytes.
 const REMEMBERED: usize = 1 << 16;
 
 /// Size and times as applications see them.
@@ -30,7 +30,7 @@ pub struct View {
     pub size: u64,
     /// Modification time.
     pub mtime: UnixNanos,
-    /// Status change time: does not move when data is destaged, though the origin's does.
+    /// Status change time. It does not move when data is destaged, though the origin's does.
     pub ctime: UnixNanos,
 }
 
@@ -41,13 +41,13 @@ pub struct Known<X> {
     view: Mutex<View>,
     /// The name that it had when it was opened or renamed last.
     path: Mutex<Vec<u8>>,
-    /// How often that has changed.
+    /// How often the path has changed.
     renames: AtomicU32,
-    /// A program was told that its writes are whole.
+    /// The mount promised a program that its writes are whole.
     whole: AtomicBool,
-    /// It is in the queue of those that may be dropped.
+    /// It is in the queue of states that may be dropped.
     idle: AtomicBool,
-    /// The front door's.
+    /// What the front door keeps.
     pub beside: X,
 }
 
@@ -72,13 +72,13 @@ impl<X> Known<X> {
         ObjectId(self.object.load(Ordering::Acquire))
     }
 
-    /// The time of a change that happens `now`: never before an earlier change of the same file,
-    /// some of which the origin's kernel stamps by a finer clock.
+    /// The time of a change at `now`: never before an earlier change of the same file. The origin's kernel stamps
+    /// some of these by a finer clock.
     pub fn not_before(&self, now: UnixNanos) -> UnixNanos {
         now.max(self.view().ctime)
     }
 
-    /// A change was done at `when`, and the object is now like this. Only to be called in order with the engine's
+    /// A change was made at `when`, and gave the object these attributes. Call it only in order with the engine's
     /// answers.
     pub fn changed(&self, attributes: Attributes, when: UnixNanos) {
         let mut view = self.lock();
@@ -87,7 +87,7 @@ impl<X> Known<X> {
         view.ctime = view.ctime.max(when);
     }
 
-    /// Something that only the origin keeps (mode, owner, links) was changed at `when`.
+    /// Something that only the origin keeps (mode, owner, links) changed at `when`.
     pub fn touched(&self, when: UnixNanos) {
         let mut view = self.lock();
         view.ctime = view.ctime.max(when);
@@ -98,28 +98,28 @@ impl<X> Known<X> {
         *self.lock()
     }
 
-    /// Whether a program was told that its writes are whole.
+    /// Whether the mount promised a program that its writes are whole.
     pub fn is_whole(&self) -> bool {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// A program was told so, or none counts on it any more.
+    /// Sets that promise, or ends it when no program relies on it any more.
     pub fn set_whole(&self, whole: bool) {
         self.whole.store(whole, Ordering::Release);
     }
 
-    /// It is found by this path from now on.
+    /// The file has this path from now on.
     pub(crate) fn rename(&self, path: Vec<u8>) {
         *self.named() = path;
         self.renames.fetch_add(1, Ordering::Release);
     }
 
-    /// The path by which it was found last; empty if that is not known.
+    /// The last known path. Empty if it is unknown.
     pub fn path(&self) -> Vec<u8> {
         self.named().clone()
     }
 
-    /// How often its path has changed: what was made of an earlier one is out of date. To be asked before the path.
+    /// How often its path has changed. What depends on an earlier path is out of date. Ask this before the path.
     pub fn renames(&self) -> u32 {
         self.renames.load(Ordering::Acquire)
     }
@@ -137,24 +137,23 @@ impl<X> Known<X> {
     }
 
     fn lock(&self) -> MutexGuard<'_, View> {
-        // Nothing panics while holding it; if something did, the copies inside are still whole.
+        // Nothing panics while holding it. If something did, the copies inside would still be whole.
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A file that the pool brought back from before the mount, with content or attributes that
-/// the origin has not got yet.
+/// A file that the pool brought back from before the mount, with content or attributes that the origin lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownObject {
     /// Its inode number at the origin.
     pub inode: u64,
-    /// Its birth time at the origin, 0 where the file system has none.
+    /// Its birth time at the origin, 0 if the file system has none.
     pub birth: UnixNanos,
     /// The engine's name for it.
     pub object: ObjectId,
     /// Its size and times as applications see them.
     pub attributes: Attributes,
-    /// Where it is below the origin's root; empty if that is not known.
+    /// Its path below the origin's root. Empty if it is unknown.
     pub path: Vec<u8>,
 }
 
@@ -162,26 +161,26 @@ pub struct KnownObject {
 #[derive(Debug)]
 pub struct KnownFiles<X> {
     table: RwLock<Table<X>>,
-    /// How many are remembered that neither the kernel nor the engine holds.
+    /// How many files it remembers that neither the kernel nor the engine holds.
     remembered: usize,
 }
 
 #[derive(Debug)]
 struct Table<X> {
     files: BTreeMap<FileKey, Arc<Known<X>>>,
-    /// What the engine holds.
+    /// The files that the engine holds.
     held: BTreeMap<ObjectId, FileKey>,
-    /// What it does not hold, and the kernel may have forgotten, the longest ago first.
+    /// Files that the engine does not hold and the kernel may have forgotten. The oldest comes first.
     idle: VecDeque<FileKey>,
 }
 
 impl<X: Default> KnownFiles<X> {
-    /// Starts with what the pool brought back, all of which the engine holds.
+    /// Starts with the files that the pool brought back. The engine holds all of them.
     pub fn new(recovered: &[KnownObject]) -> Self {
         Self::remembering(recovered, REMEMBERED)
     }
 
-    /// The same, with so many to be remembered.
+    /// The same, with a limit on the files that it remembers.
     pub fn remembering(recovered: &[KnownObject], remembered: usize) -> Self {
         let mut table = Table { files: BTreeMap::new(), held: BTreeMap::new(), idle: VecDeque::new() };
         for found in recovered {
@@ -203,8 +202,8 @@ impl<X: Default> KnownFiles<X> {
         table.files.iter().for_each(|(key, known)| see(*key, known));
     }
 
-    /// The engine opened the file. The status change time that it has kept counts if the file was not known. Only to be
-    /// called in order with the engine's answers.
+    /// The engine opened the file. If the file was not known, the engine's status change time counts. Call it only in
+    /// order with the engine's answers.
     pub fn opened(&self, key: FileKey, object: ObjectId, attributes: Attributes) -> Arc<Known<X>> {
         let mut table = self.table();
         table.held.insert(object, key);
@@ -213,7 +212,7 @@ impl<X: Default> KnownFiles<X> {
         known.clone()
     }
 
-    /// The engine lets go of an object. Only to be called in order with the engine's answers.
+    /// The engine lets go of an object. Call it only in order with the engine's answers.
     pub fn let_go(&self, object: ObjectId) {
         let mut table = self.table();
         let Some(key) = table.held.remove(&object) else { return };
@@ -259,12 +258,13 @@ impl<X> Table<X> {
         self.files.get(&key).is_some_and(|known| self.held.get(&known.object()) == Some(&key))
     }
 
-    /// The engine does not hold this one. When there are too many of those, one that the kernel does not hold either goes.
+    /// The engine does not hold this file. If there are too many of those, one that the kernel does not hold either
+    /// is dropped.
     fn note_idle(&mut self, key: FileKey, most: usize) {
         if self.files.get(&key).is_some_and(|known| !known.idle.swap(true, Ordering::Relaxed)) {
             self.idle.push_back(key);
         }
-        // More than one at a time, or those that are in use would keep the others in.
+        // More than one at a time: otherwise files in use would keep the others in.
         for _ in 0..2 {
             if self.idle.len() <= most {
                 return;
@@ -272,7 +272,7 @@ impl<X> Table<X> {
             let Some(first) = self.idle.pop_front() else { return };
             let Some(known) = self.files.get(&first) else { continue };
             if self.is_held(first) {
-                // It comes again when the engine lets go of it.
+                // It comes back when the engine lets go of it.
                 known.idle.store(false, Ordering::Relaxed);
             } else if Arc::strong_count(known) > 1 {
                 self.idle.push_back(first);
@@ -335,7 +335,7 @@ mod tests {
         (5..10).for_each(|inode| files.let_go(ObjectId(inode)));
         assert!((0..5).all(known), "held");
         assert_eq!((5..10).filter(|inode| known(*inode)).count(), 2);
-        // One that the kernel holds stays, whatever comes and goes.
+        // A file that the kernel holds stays, whatever comes and goes.
         let used = open(20);
         files.let_go(ObjectId(20));
         for inode in 0..5 {

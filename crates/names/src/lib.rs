@@ -6,10 +6,10 @@
 //! by itself.
 //!
 //! Invariants
-//! - Operations that may wait are futures, and wait only where they `await`: for the tree, for the pond, or for each other.
-//!   No lock is held across such a place, but those made for it (`turns.rs`, `slots.rs`, `moves.rs`).
-//! - The drop of a future undoes what its operation has begun and not ended, as far as that needs no waiting.
-//! - Requests for data do not pass through it: they find what they need ([`Inode::known`]) without waiting.
+//! - Operations that may wait are futures. They wait only where they `await`: for the tree, for the pond, or for each
+//!   other. No lock is held across an `await`, except those made for it (`turns.rs`, `slots.rs`, `moves.rs`).
+//! - The drop of a future undoes what its operation has begun and not ended, if that needs no waiting.
+//! - Requests for data do not pass through it. They find what they need ([`Inode::known`]) without waiting.
 
 mod again;
 mod found;

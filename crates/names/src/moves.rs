@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::wait::Watched;
 
-/// All of a mount.
+/// The renames under way of a mount.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     state: Watched<State>,
@@ -18,7 +18,7 @@ struct State {
     under_way: BTreeSet<u64>,
 }
 
-/// A rename, until it is dropped. Who has one asks nobody for a path: who is asked may wait for it.
+/// A rename, until it is dropped. Its holder must not ask for a path: that may wait for this rename.
 #[must_use]
 pub(crate) struct Move<'a> {
     moves: &'a Moves,
@@ -26,7 +26,7 @@ pub(crate) struct Move<'a> {
 }
 
 impl Moves {
-    /// One begins.
+    /// Begins a rename.
     pub(crate) fn begin(&self) -> Move<'_> {
         let number = self.state.change(|state| {
             let number = state.next;
@@ -37,7 +37,7 @@ impl Moves {
         Move { moves: self, number }
     }
 
-    /// Waits for those that have begun.
+    /// Waits until the renames that have begun end.
     pub(crate) async fn ended(&self) {
         let before = self.state.see(|state| state.next);
         let over = |state: &mut State| state.under_way.first().is_none_or(|first| *first >= before).then_some(());

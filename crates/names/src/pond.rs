@@ -14,10 +14,10 @@ use headpond_format::Stamp;
 
 use crate::{Again, Removed, Tree};
 
-/// A change of the origin's directories: what the moved file's stamp is after it, if one was moved that the engine knows.
+/// A change of the origin's directories. Its result is the moved file's new stamp, if the engine knows the file.
 pub type TreeOperation = Pin<Box<dyn Future<Output = Result<Option<Stamp>>> + Send>>;
 
-/// Sees an answer in the moment in which it is given.
+/// Sees an answer in the moment in which the engine gives it.
 pub type See = Box<dyn FnOnce(&Reply) + Send>;
 
 /// The engine, and the origin's files that it reads and writes.
@@ -25,14 +25,13 @@ pub trait ContentStore<T: Tree>: Send + Sync + 'static {
     /// Asks, and waits for the answer.
     fn ask(&self, request: Request, see: See) -> impl Future<Output = Reply> + Send;
 
-    /// Asks, in order with all else, and nobody wants the answer.
+    /// Asks, in order with all other requests, and ignores the answer.
     fn tell(&self, request: Request);
 
-    /// Has a change of the origin's directories made in order with the log. One that is no concern of the log's comes
-    /// without a word for it.
+    /// Makes a change of the origin's directories in order with the log. Without `change` the log need not know.
     ///
     /// # Errors
-    /// The operation's own error, or the engine's reason not to have it made.
+    /// The operation's own error, or the engine's reason to refuse.
     fn namespace(&self, change: Option<Namespace>, operation: TreeOperation)
     -> impl Future<Output = Result<()>> + Send;
 
@@ -54,21 +53,22 @@ pub trait ContentStore<T: Tree>: Send + Sync + 'static {
     /// Makes the origin's file durable as it is now.
     ///
     /// # Errors
-    /// As of fsync.
+    /// Those of fsync.
     fn sync_origin(&self, object: ObjectId) -> impl Future<Output = Result<()>> + Send;
 
-    /// A name of the object's file was just made in this directory, or has gone from it: the next sync of the file at the
-    /// origin makes that durable, too.
+    /// A name of the object's file was just made in this directory, or removed from it. The next sync of the file at
+    /// the origin makes that durable, too.
     fn name_changed(&self, object: ObjectId, directory: T::File);
 
-    /// Has `tell` called whenever the engine lets go of an object, in order with the answers. Only the first counts.
+    /// Calls `tell` whenever the engine lets go of an object, in order with the answers. Only the first `tell`
+    /// counts.
     fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>);
 
-    /// The origin's file has just lost its last name. What is returned is kept until it is closed here.
+    /// The origin's file has just lost its last name. Keep the result until the file is closed here.
     fn removed(&self, object: Option<ObjectId>) -> Option<Box<dyn Removed>>;
 }
 
-/// A file that is closed while its last name is removed. When dropped, it stays as it was.
+/// A file that is closed while its last name is removed. Its drop puts it back.
 pub trait Leaving: Send {
     /// The name is gone, and the file with it.
     fn gone(self: Box<Self>);

@@ -2,8 +2,8 @@
 
 /// A file without a name that is still open here: its space is not free yet.
 pub trait Removed: Send + Sync {
-    /// A program that had it open has closed it: perhaps that was the last.
+    /// A program has closed it: perhaps that was the last one.
     fn is_let_go(&self);
-    /// Nobody has it open any more: it is about to be closed.
+    /// No program has it open any more. It is about to be closed.
     fn is_closing(&self);
 }

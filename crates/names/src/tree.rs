@@ -16,14 +16,14 @@ use headpond_base::{Result, UnixNanos};
 
 use crate::{FileKind, Found};
 
-/// How fresh a look has to be.
+/// How fresh a look must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Freshness {
-    /// As file systems do it.
+    /// As the file system does it.
     Usual,
-    /// As this machine has it, without a question to a server.
+    /// What this machine has, without a question to a server.
     AsHeld,
-    /// As the server has it.
+    /// What the server has.
     Asked,
 }
 
@@ -38,19 +38,19 @@ pub enum Access {
     Directory,
 }
 
-/// Something that is to be made, and is no regular file that is opened with that.
+/// What to make, if it is not a regular file that is opened with that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Making {
     /// A directory.
     Directory {
-        /// Its permissions, as they are to be.
+        /// Its final permissions.
         mode: u32,
     },
     /// A device, pipe, socket or empty file.
     Node {
-        /// What it is.
+        /// Its kind.
         kind: FileKind,
-        /// Its permissions, as they are to be.
+        /// Its final permissions.
         mode: u32,
         /// The device that it stands for, as the kernel sends it.
         device: u32,
@@ -62,19 +62,19 @@ pub enum Making {
     },
 }
 
-/// How something is renamed: the system's own bits, of which the name layer understands one.
+/// How to rename: the system's own bits. The name layer understands one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RenameFlags(pub u32);
 
 impl RenameFlags {
-    /// Over whatever has the new name.
+    /// Replaces what has the new name.
     pub const REPLACE: Self = Self(0);
-    /// Only if nothing has the new name.
+    /// Only if the new name is free.
     pub const KEEP: Self = Self(1);
     /// The two change places.
     pub const EXCHANGE: Self = Self(2);
 
-    /// Whether two change places.
+    /// Whether the two change places.
     #[must_use]
     pub const fn exchanges(self) -> bool {
         self.0 & Self::EXCHANGE.0 != 0
@@ -87,38 +87,38 @@ pub trait Tree: Send + Sync + 'static {
     type Path: Send + Sync + 'static;
     /// An open file, or an open directory.
     type File: Send + Sync + 'static;
-    /// For whom something is made: it belongs to them.
+    /// The caller of an operation. New files belong to it.
     type Caller: Sync;
     /// What the front door keeps with each inode.
     type OfInode: Default + Send + Sync + 'static;
     /// What the front door keeps with each file that the engine knows.
     type OfKnown: Default + Send + Sync + 'static;
 
-    /// The time, as the origin stamps files: never ahead of that.
+    /// The time, as the origin stamps files. Never ahead of that.
     fn now(&self) -> UnixNanos;
 
-    /// The user as whom this is done; 0 opens everything.
+    /// The user as whom the origin is used. User 0 opens everything.
     fn user(&self) -> u32;
 
-    /// Lets some time go by.
+    /// Lets some time pass.
     fn pause(&self, time: Duration) -> impl Future<Output = ()> + Send;
 
-    /// What an inode is.
+    /// The status of an inode.
     fn look(&self, path: &Self::Path, how: Freshness) -> impl Future<Output = Result<Found>> + Send;
 
-    /// What has a name in a directory, be it a symbolic link.
+    /// The status of what has a name in a directory. It does not follow a symbolic link.
     fn look_in(&self, directory: &Self::Path, name: &OsStr) -> impl Future<Output = Result<Found>> + Send;
 
-    /// What an open file is.
+    /// The status of an open file.
     fn look_at(&self, file: &Self::File) -> impl Future<Output = Result<Found>> + Send;
 
-    /// The path of what has a name in a directory, be it a symbolic link.
+    /// The path of what has a name in a directory. It does not follow a symbolic link.
     fn find(&self, directory: &Self::Path, name: &OsStr) -> impl Future<Output = Result<Self::Path>> + Send;
 
     /// The path of an open file.
     fn path_of(&self, file: &Self::File) -> impl Future<Output = Result<Self::Path>> + Send;
 
-    /// Where below the root a path leads now, and can be found by. Empty where there is no such name.
+    /// The name below the root by which a path can be found now. Empty if there is none.
     fn name_of(&self, path: &Self::Path) -> impl Future<Output = Vec<u8>> + Send;
 
     /// Opens a file. Reading by what is opened does not move its access time, where that is allowed.
@@ -127,7 +127,7 @@ pub trait Tree: Send + Sync + 'static {
     /// How many bytes from the start have space, so that writes there need not ask for any. `found` is what was just seen of it.
     fn allocated(&self, file: &Self::File, found: &Found) -> impl Future<Output = u64> + Send;
 
-    /// Makes a regular file where nothing is, for a caller, and opens it for reading and writing.
+    /// Makes a regular file under a free name, for a caller, and opens it for reading and writing.
     fn create(
         &self,
         directory: &Self::Path,
@@ -136,7 +136,7 @@ pub trait Tree: Send + Sync + 'static {
         caller: &Self::Caller,
     ) -> impl Future<Output = Result<Self::File>> + Send;
 
-    /// Makes something else, for a caller.
+    /// Makes anything else, for a caller.
     fn make(
         &self,
         directory: &Self::Path,
@@ -145,10 +145,10 @@ pub trait Tree: Send + Sync + 'static {
         caller: &Self::Caller,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Gives an inode one more name.
+    /// Gives an inode a further name.
     fn link(&self, path: &Self::Path, directory: &Self::Path, name: &OsStr) -> impl Future<Output = Result<()>> + Send;
 
-    /// Removes a name: that of a directory, which has to be empty, or of anything else.
+    /// Removes a name: that of an empty directory, or of anything else.
     fn unlink(
         &self,
         directory: &Self::Path,
@@ -167,7 +167,7 @@ pub trait Tree: Send + Sync + 'static {
     /// Sets permissions.
     fn set_mode(&self, path: &Self::Path, mode: u32) -> impl Future<Output = Result<()>> + Send;
 
-    /// Whether what was found in the root is not to be seen by applications, whatever its name. Names that are never to be
+    /// Whether applications must not see this entry of the root, although its name is allowed. Names that are never
     /// seen do not come this far.
     fn hides(&self, found: &Found) -> impl Future<Output = bool> + Send {
         let _ = found;
@@ -177,7 +177,7 @@ pub trait Tree: Send + Sync + 'static {
     /// Whether a directory may be entered.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason to refuse.
     fn may_enter(
         &self,
         above: &Self::Path,

@@ -1,8 +1,8 @@
-//! Turns at a file: opens and changes of its names run one after the other.
+//! Turns at a file: opens run one or more at a time, changes of its names alone.
 //!
 //! A change of names looks at what the engine knows of the file, changes the origin, and acts on what it saw. If the
-//! engine came to know the file in between, the removal would not reach the log: after a crash its data would be
-//! missing its file.
+//! engine came to know the file in between, the removal would not reach the log. After a crash its data would then
+//! lack its file.
 //!
 //! ```text
 //!            ┌────────────── open ──────────────┐
@@ -17,7 +17,7 @@
 //! - An operation takes all its turns at once, and never asks for more while it has some: there is no deadlock.
 //! - Later opens do not delay a change of names that waits.
 //!
-//! Price: an open takes one lock twice. A wait lasts as long as the origin's directories, or an open, take.
+//! Price: an open takes one lock twice. A wait lasts as long as a change of the origin's directories, or an open.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(crate) struct FileTurns {
     files: Watched<Files>,
 }
 
-/// What goes on at a file. One at which nothing goes on is not in the table.
+/// The operations at a file. A file without any is not in the table.
 #[derive(Debug, Default)]
 struct Busy {
     openers: u32,
@@ -61,7 +61,7 @@ pub(crate) struct Changing<'a> {
     files: [Option<FileKey>; 2],
 }
 
-/// Waits for such a turn, until it is dropped.
+/// A wait for a turn to change names, until it is dropped.
 struct Wanting<'a> {
     turns: &'a FileTurns,
     files: [Option<FileKey>; 2],
@@ -100,7 +100,7 @@ impl FileTurns {
             Some(())
         };
         self.files.until(may).await;
-        // It wants no more: it has.
+        // The wait ends without its drop: the turn is there.
         std::mem::forget(wanting);
         Changing { turns: self, files: wanted }
     }
@@ -152,7 +152,7 @@ mod tests {
         FileKey { inode, birth: UnixNanos(1) }
     }
 
-    /// What is had without waiting; `None` if that is nothing yet.
+    /// The turn, if it comes without waiting. Otherwise `None`.
     fn now<F: Future>(wanted: Pin<&mut F>) -> Option<F::Output> {
         match wanted.poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(turn) => Some(turn),

@@ -1,12 +1,11 @@
-//! Files with changes at the origin that are in no log (mode, owner, names, extended attributes), and not synced
-//! there yet.
+//! Files with changes at the origin that no log has (mode, owner, names, extended attributes), and that are not yet
+//! synced there.
 //!
 //! Invariants
 //! - A sync makes durable every change that was answered before it, even if the kernel forgot the file in between.
 //! - Memory for forgotten files is bounded. When there are too many, every file counts as changed.
 //!
-//! A file that the mount has not met before counts as synced, because each mount first syncs the origin's whole file
-//! system.
+//! A file that is new to the mount counts as synced, because each mount first syncs the origin's whole file system.
 //!
 //! Price: 16 bytes for each forgotten file. Once there are too many, each file that the kernel meets again and an
 //! application syncs costs one sync of the origin.
@@ -16,29 +15,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::FileKey;
 
-/// How many files are kept that the kernel forgot.
+/// The most forgotten files that are kept.
 const FORGOTTEN_MAX: usize = 1 << 16;
 
-/// Of one file.
+/// The changes of one file.
 #[derive(Debug, Default)]
 pub struct Unsynced {
     changes: AtomicU64,
-    /// Up to which of them it is synced.
+    /// The last synced one of them.
     synced: AtomicU64,
 }
 
 impl Unsynced {
-    /// The file was changed, and who asked for that was not answered yet.
+    /// The file was changed. Call it before the caller has its answer.
     pub fn note(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether there is something to be synced.
+    /// Whether there is something to sync.
     pub fn is_so(&self) -> bool {
         self.synced.load(Ordering::Acquire) < self.changes.load(Ordering::Acquire)
     }
 
-    /// Syncs the file, if there is something.
+    /// Syncs the file, if there is something to sync.
     pub(crate) async fn settle<E>(&self, sync: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         let through = self.changes.load(Ordering::Acquire);
         if self.synced.load(Ordering::Acquire) < through {
@@ -54,7 +53,7 @@ impl Unsynced {
 pub(crate) struct ForgottenUnsynced {
     files: BTreeSet<FileKey>,
     max: usize,
-    /// There were more: it may be any file.
+    /// There were more: any file may be one.
     any: bool,
 }
 
@@ -69,7 +68,7 @@ impl ForgottenUnsynced {
         Self { files: BTreeSet::new(), max, any: false }
     }
 
-    /// The kernel forgot this one.
+    /// The kernel forgot this file.
     pub(crate) fn keep(&mut self, file: FileKey) {
         self.any |= self.files.len() >= self.max;
         if self.any {
@@ -79,7 +78,7 @@ impl ForgottenUnsynced {
         }
     }
 
-    /// The kernel remembers this one.
+    /// The kernel met this file again.
     pub(crate) fn taken_in(&mut self, file: FileKey) -> Unsynced {
         let unsynced = Unsynced::default();
         if self.files.remove(&file) || self.any {

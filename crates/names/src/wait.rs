@@ -1,7 +1,7 @@
-//! Waiting for something that another operation does; and, for threads, waiting for an operation.
+//! Waiting for another operation's result; and, for threads, waiting for an operation.
 //!
 //! Invariants
-//! - Each change of the state wakes everyone that waits for it, and each looks again.
+//! - Each change of the state wakes all waiters, and each looks again.
 //! - The lock is held during a look, and never during a wait.
 
 use std::future::{Future, poll_fn};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Something that is waited for.
+/// A state that operations wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<S> {
     now: Mutex<Now<S>>,
@@ -23,23 +23,23 @@ struct Now<S> {
 }
 
 impl<S> Watched<S> {
-    /// Looks at it.
+    /// Looks at the state.
     pub(crate) fn see<R>(&self, see: impl FnOnce(&S) -> R) -> R {
         see(&self.locked().state)
     }
 
-    /// Changes it, and wakes who waits.
+    /// Changes the state, and wakes the waiters.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let mut now = self.locked();
         let result = change(&mut now.state);
         let waiting = std::mem::take(&mut now.waiting);
-        // Not with the lock held: who is woken looks.
+        // Not with the lock held: a woken waiter looks.
         drop(now);
         waiting.into_iter().for_each(Waker::wake);
         result
     }
 
-    /// Waits until `ready` finds what it looks for, which it may change then. That wakes nobody.
+    /// Waits until `ready` finds what it looks for. `ready` may change the state then, which wakes no waiter.
     pub(crate) async fn until<R>(&self, mut ready: impl FnMut(&mut S) -> Option<R>) -> R {
         poll_fn(|context| {
             let mut now = self.locked();
@@ -55,7 +55,7 @@ impl<S> Watched<S> {
     }
 
     fn locked(&self) -> MutexGuard<'_, Now<S>> {
-        // Each change is done whole before anything can panic.
+        // Each change ends before anything can panic.
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,7 +86,7 @@ pub fn block_on<F: Future>(operation: F) -> F::Output {
         if let Poll::Ready(result) = operation.as_mut().poll(&mut context) {
             return result;
         }
-        // One that was woken meanwhile does not sleep.
+        // If it was woken meanwhile, it does not sleep.
         thread::park();
     }
 }

@@ -1,5 +1,5 @@
-//! Files that the pool brought back with something that the origin has not got yet: the mount finds them wherever they
-//! are renamed to from now on, though the kernel has not asked for them.
+//! Files that the pool brought back with something that the origin lacks. The mount finds them wherever they are
+//! renamed to from now on, even if the kernel has not asked for them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,9 +14,9 @@ use crate::names::Names;
 use crate::{ContentStore, FileKey, FileKind, Freshness, Tree};
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// To be called before anything is renamed. One that is not where it was is left to who found it before.
+    /// Call it before anything is renamed. A file that is no longer in its place is left to the part that found it before.
     pub async fn adopt(&self, recovered: &[KnownObject]) {
-        // Held as by the kernel up to the end, so that each directory is looked at once.
+        // Held to the end, as the kernel would, so that each directory is looked at once.
         let mut directories: BTreeMap<&[u8], Arc<Inode<T>>> = BTreeMap::new();
         for known in recovered.iter().filter(|known| !known.path.is_empty()) {
             // Failed: it is found by its path as long as nothing is renamed, and then as after a crash.
@@ -52,7 +52,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         path: &'a [u8],
         seen: &mut BTreeMap<&'a [u8], Arc<Inode<T>>>,
     ) -> Result<Arc<Inode<T>>> {
-        // Up to one that was seen, and down again: paths are bounded, but as deep as they are long.
+        // Up to a known directory, and down again: paths are bounded, but as deep as they are long.
         let mut steps = Vec::new();
         let mut at = path;
         let mut directory = loop {
@@ -77,7 +77,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok(directory)
     }
 
-    /// Takes in what has this name, with one lookup.
+    /// Adds what has this name, with one lookup.
     async fn enter(&self, directory: &Arc<Inode<T>>, name: &OsStr) -> Result<Arc<Inode<T>>> {
         let path = self.tree.find(&*directory.reach().await?, name).await?;
         let found = self.tree.look(&path, Freshness::Usual).await?;
@@ -85,7 +85,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     }
 }
 
-/// The directory and the name in it.
+/// Splits a path into the directory and the name in it.
 fn split(path: &[u8]) -> (&[u8], &OsStr) {
     let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

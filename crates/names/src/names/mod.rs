@@ -29,14 +29,14 @@ use crate::names::removal::Rename;
 use crate::turns::{Changing, FileTurns};
 use crate::{Access, ContentStore, FileKey, FileKind, Found, Freshness, Making, RenameFlags, Tree};
 
-/// What a mount is like.
+/// The properties of a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct MountSettings {
     /// How many paths stay open.
     pub descriptors: usize,
-    /// How many files are remembered that neither the kernel nor the engine holds; `None` for as many as are usual.
+    /// How many files it remembers that neither the kernel nor the engine holds. `None`: the usual number.
     pub remembered: Option<usize>,
-    /// Nothing can be changed.
+    /// The mount allows no change.
     pub read_only: bool,
     /// A file that is removed while it is open stays in its directory at the origin, under another name.
     pub hides_open_files: bool,
@@ -65,7 +65,7 @@ enum Age {
     Unknown,
 }
 
-/// What has a name, and what has the other.
+/// What has a name, and what has the other one.
 type Both = (Found, Option<Found>);
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
@@ -73,7 +73,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// yet: see [`adopt`](Self::adopt).
     ///
     /// # Errors
-    /// When the root cannot be looked at.
+    /// If the root cannot be looked at.
     pub async fn new(
         tree: Arc<T>,
         root: T::Path,
@@ -101,7 +101,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         &self.tree
     }
 
-    /// Looks a name up, for the kernel to hold: one more lookup.
+    /// Looks a name up. The kernel then holds it: one more lookup.
     ///
     /// # Errors
     /// The origin's.
@@ -220,7 +220,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// The kernel gave back lookups.
+    /// The kernel gives back lookups.
     pub async fn forget(&self, node: u64, count: u64) {
         let Some(inode) = self.inodes.forget(node, count) else { return };
         if let Some(removed) = inode.removed() {
@@ -277,7 +277,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok((inode, found))
     }
 
-    /// Gives a file one more name. With one more lookup.
+    /// Gives a file a further name. With one more lookup.
     ///
     /// # Errors
     /// The origin's, and the engine's.
@@ -332,7 +332,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         };
         let last = known.as_deref().filter(|_| found.links == 1);
         let held = self.inodes.find(&found);
-        // The log needs only the last name.
+        // The log needs only the removal of the last name.
         let status = self.begin_status(known.as_deref().filter(|_| last.is_none()), held.as_ref()).await?;
         let change = last.map(|known| Namespace::Unlink { object: known.object() });
         let removed = self.pond.namespace(change, Box::pin(operation)).await;
@@ -419,7 +419,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         source: &Found,
         (moved, other): (Option<&KnownIn<T>>, Option<&KnownIn<T>>),
     ) {
-        // The engine was given the stamp along with the change.
+        // The engine got the stamp along with the change.
         if let Some(inode) = self.inodes.find(source) {
             inode.unsynced.note();
         }
@@ -431,8 +431,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// Looks at a file by its name, and at one that it meets, and waits for the turn to change names of both. What is
-    /// answered is how they are then.
+    /// Looks at a file by its name, and at the one that it meets, and waits for the turn to change names of both.
+    /// Returns how they are then.
     async fn at_turn(&self, name: Name<'_, T>, meets: Option<Name<'_, T>>) -> Result<(Both, Changing<'_>)> {
         let files =
             |found: &Both| [self.managed_key(&found.0), found.1.as_ref().and_then(|other| self.managed_key(other))];
@@ -447,8 +447,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             if wanted == [None; 2] {
                 return Ok((found, turn));
             }
-            // While it was waited for, others may have given a file names or taken them; or, past the mount, put
-            // another in its place.
+            // During the wait others may have given a file names or taken names away; or, past the mount, put another
+            // file in its place.
             found = self.look_at_both(name, meets).await?;
             if files(&found) == wanted {
                 return Ok((found, turn));
@@ -466,14 +466,14 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// To be noted when names of a file that the engine knows were changed in these directories: what was changed is
-    /// made durable with the file.
+    /// Call it when names of a file that the engine knows change in these directories. The next sync of the file
+    /// makes the change durable.
     async fn name_changes(&self, known: Option<&KnownIn<T>>, directories: &[&Arc<Inode<T>>]) -> NameChanges<T, P> {
         let mut changed = NameChanges { pond: self.pond.clone(), known: None };
         if let Some(known) = known {
             let mut open = Vec::new();
             for directory in directories {
-                // Opened before anything is changed. One that may not be read cannot be synced.
+                // Opened before the change. A directory that may not be read cannot be synced.
                 open.extend(directory.open_for(Access::Directory).await);
             }
             changed.known = Some((known.object(), open));
@@ -481,8 +481,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         changed
     }
 
-    /// A name of this file is gone, or was exchanged. `last` is what the engine knows of it, if it was the last and the
-    /// engine was told.
+    /// A name of this file is gone, or was exchanged. `last` is what the engine knows of it, if the name was the last
+    /// one and the engine was told.
     async fn lost_name(&self, found: &Found, last: Option<&KnownIn<T>>) {
         match (self.inodes.find(found), last) {
             (Some(inode), Some(known)) => {
@@ -495,7 +495,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// The file as the engine knows it, if it does.
+    /// The engine's knowledge of a file, if it knows the file.
     fn known_file(&self, found: &Found) -> Option<Arc<KnownIn<T>>> {
         self.known.find(self.managed_key(found)?)
     }
@@ -506,8 +506,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         managed.then(|| found.key())
     }
 
-    /// The path of a directory entry below the origin's root, for the log and for people. Empty
-    /// where it is not known.
+    /// The path of a directory entry below the origin's root, for the log and for messages. Empty if it is unknown.
     pub async fn path_in(&self, directory: &Inode<T>, name: &OsStr) -> Vec<u8> {
         let mut path = if directory.node == ROOT {
             Vec::new()
@@ -525,10 +524,10 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         path
     }
 
-    /// A path below the origin's root by which the inode can be found now. Empty where there is
-    /// none: it was reached by a name that is gone.
+    /// A path below the origin's root by which the inode can be found now. Empty if its name is gone.
     ///
-    /// The origin keeps a path right over every rename of it and of the directories above, so nothing is kept here.
+    /// The origin keeps a path right over every rename of it and of the directories above, so the name layer need
+    /// not.
     pub async fn path_of(&self, inode: &Inode<T>) -> Vec<u8> {
         match inode.reach().await {
             Ok(path) => self.tree.name_of(&path).await,
@@ -536,9 +535,9 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// What was changed only at the origin (mode, owner, links, attributes) is not in the log:
-    /// the next fsync has to make it durable there. The engine also learns the new status change
-    /// time, so that it does not take it for a change by others.
+    /// Call it after a change that only the origin has (mode, owner, links, attributes): it is not in the log, so the
+    /// next fsync makes it durable at the origin. The engine also learns the new status change time, so that it does
+    /// not take the change for one by others.
     pub async fn changed_at_origin(&self, inode: &Inode<T>) {
         inode.unsynced.note();
         let Some(known) = inode.known() else { return };
@@ -550,7 +549,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// Does something that needs a descriptor, again if none was left.
+    /// Does something that needs a descriptor, and tries again if none was left.
     pub(crate) async fn with_room<R>(&self, wanting: impl AsyncFn() -> Result<R>) -> Result<R> {
         match wanting().await {
             Err(Errno::MFILE | Errno::NFILE) => {
@@ -569,7 +568,7 @@ struct NameChanges<T: Tree, P> {
 }
 
 impl<T: Tree, P: ContentStore<T>> NameChanges<T, P> {
-    /// They were.
+    /// The names have changed.
     fn note(self) {
         if let Some((object, directories)) = self.known {
             directories.into_iter().for_each(|directory| self.pond.name_changed(object, directory));
@@ -577,7 +576,7 @@ impl<T: Tree, P: ContentStore<T>> NameChanges<T, P> {
     }
 }
 
-/// A rename at the origin, as the engine has it made.
+/// Makes a rename at the origin, when the engine says.
 async fn carry_out<T: Tree, P: ContentStore<T>>(
     tree: Arc<T>,
     renaming: Rename<T, P>,
@@ -587,7 +586,7 @@ async fn carry_out<T: Tree, P: ContentStore<T>>(
     renaming.carry_out(move || changed.into_iter().for_each(NameChanges::note)).await?;
     let Some(moved) = moved else { return Ok(None) };
     let stamp = renaming.look().await.ok().map(|found| found.stamp());
-    // The origin's own time, not that of a moment later: it is what is seen after the next mount.
+    // The origin's own time, not a slightly later one: applications see it after the next mount.
     moved.touched(stamp.map_or_else(|| tree.now(), |stamp| stamp.ctime));
     Ok(stamp)
 }

@@ -23,8 +23,9 @@ use crate::pond::Leaving;
 use crate::slots::Closed;
 use crate::{ContentStore, FileKind, Found, RenameFlags, Tree};
 
-/// How long a removal waits for closes, where a file that is open would be hidden in its directory: an application that has
-/// closed a file and removes it does not wait until we have heard of the first. One that keeps it open costs it this much.
+/// How long a removal waits for closes, if the origin would hide an open file in its directory. An application that
+/// has closed a file and removes it does not wait until the close has arrived here. If an application keeps the file
+/// open, the removal takes this much longer.
 const RELEASE: Duration = Duration::from_millis(200);
 
 /// A name that is about to go, and what it names.
@@ -36,29 +37,29 @@ pub(crate) struct Going<T: Tree, P> {
     found: Option<Found>,
     inode: Option<Arc<Inode<T>>>,
     object: Option<ObjectId>,
-    /// How long is waited for those who have it open.
+    /// How long to wait for applications that have it open.
     patience: Duration,
 }
 
-/// The same with all done that has to be done before. It stays as it was unless the name is [`gone`](Self::gone).
+/// The same after all preparations. Unless the name is [`gone`](Self::gone), everything stays as it was.
 pub(crate) struct Prepared<'a, T: Tree, P> {
     going: &'a Going<T, P>,
     becomes: Option<Becomes<T>>,
 }
 
 enum Becomes<T: Tree> {
-    /// Nothing: it has other names, or nobody knows it.
+    /// Nothing: it has other names, or is unknown here.
     Same,
-    /// Closed, and no more.
+    /// Closed for good.
     Nothing { path: Option<Closed<T::Path, Inode<T>>>, file: Option<Box<dyn Leaving>> },
-    /// Open to the end.
+    /// Open to the end, without a name.
     Nameless,
-    /// It has other names, none of which is known.
+    /// It has other names, and none of them is known.
     Elsewhere(Place<T>),
 }
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// A name is about to go, if there is one of that name.
+    /// A name that is about to go, if it exists.
     pub(crate) fn going(
         &self,
         directory: &Arc<Inode<T>>,
@@ -78,8 +79,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// A handle of this file was closed, with the last descriptor of it. If it has no name, and that was the last one, it is no
-    /// more, whatever the kernel remembers.
+    /// A handle of this file was closed, with its last descriptor. If the file has no name and that was the last
+    /// handle, the file is gone, whatever the kernel remembers.
     pub async fn let_go(&self, inode: &Inode<T>) {
         let Some(removed) = inode.removed() else { return };
         removed.is_let_go();
@@ -89,7 +90,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         {
             inode.set_last_seen(&found);
             let known = inode.known();
-            // The engine's descriptor, too, or what it still has to do there would find no file.
+            // The engine's descriptor, too: otherwise the engine's remaining work there would find no file.
             let file = match &known {
                 Some(known) => self.pond.leaving(known.object()).await,
                 None => None,
@@ -98,7 +99,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
                 && let Some(known) = known
             {
                 file.into_iter().for_each(Leaving::gone);
-                // Its number may be a new file's by now.
+                // A new file may have its number by now.
                 self.known.gone_unless_another(inode.key, &known);
             }
         }
@@ -106,7 +107,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
 }
 
 impl<T: Tree, P: ContentStore<T>> Going<T, P> {
-    /// To be called right before the change at the origin.
+    /// Call it right before the change at the origin.
     pub(crate) async fn prepare(&self) -> Prepared<'_, T, P> {
         Prepared { going: self, becomes: Some(self.becomes().await) }
     }
@@ -119,7 +120,7 @@ impl<T: Tree, P: ContentStore<T>> Going<T, P> {
             let file = self.leaving(self.object.filter(|_| last)).await;
             return Becomes::Nothing { path: None, file };
         };
-        // Numbers of other file systems are the mount's own: one that is in use is not given to another file.
+        // Numbers on other file systems are the mount's own: a number in use never goes to another file.
         if last && !directory && inode.device == self.directory.device && self.may_be_let_go(inode) {
             // Of several names that by which it was found may have gone before: should this one stay after all, it is found.
             if !inode.is_found_by(&self.directory, &self.name) {
@@ -153,14 +154,14 @@ impl<T: Tree, P: ContentStore<T>> Going<T, P> {
         }
     }
 
-    /// Whether nobody counts on the inode, or may not for long.
+    /// Whether nothing counts on the inode, or there is time to wait for what does.
     fn may_be_let_go(&self, inode: &Inode<T>) -> bool {
         inode.slot.users() == 0 || !self.patience.is_zero()
     }
 }
 
 impl<T: Tree, P: ContentStore<T>> Prepared<'_, T, P> {
-    /// The name is gone. To be called before that is answered.
+    /// The name is gone. Call it before the answer goes out.
     pub(crate) fn gone(mut self) {
         match self.becomes.take() {
             Some(Becomes::Nothing { path, file }) => {
@@ -171,7 +172,7 @@ impl<T: Tree, P: ContentStore<T>> Prepared<'_, T, P> {
                 if let Some(inode) = self.going.inode.as_ref().filter(|inode| inode.managed)
                     && let Some(removed) = self.going.pond.removed(self.going.object)
                 {
-                    // Those who need space wait until the file is closed here.
+                    // Programs that need space wait until the file is closed here.
                     inode.set_removed(removed);
                 }
             }
@@ -186,13 +187,14 @@ impl<T: Tree, P> Drop for Prepared<'_, T, P> {
         match self.becomes.take() {
             Some(Becomes::Nameless) => inode.slot.stays(),
             Some(Becomes::Elsewhere(place)) => *inode.place_slot() = Some(place),
-            // What is leaving stays when it is dropped.
+            // The drop puts back what was leaving.
             Some(Becomes::Nothing { .. } | Becomes::Same) | None => {}
         }
     }
 }
 
-/// Removes a name, and closes what it named. `noted` is called when the name is gone, and before anybody counts on that.
+/// Removes a name, and closes what it named. Calls `noted` when the name is gone, and before anything depends on
+/// that.
 pub(crate) async fn unlink<T: Tree, P: ContentStore<T>>(
     going: &Going<T, P>,
     is_directory: bool,
@@ -212,7 +214,7 @@ pub(crate) struct Rename<T: Tree, P> {
     to: (Arc<Inode<T>>, OsString),
     flags: RenameFlags,
     moved: Option<Arc<Inode<T>>>,
-    /// What gets the old name, where two change places.
+    /// What gets the old name in an exchange.
     exchanged: Option<Arc<Inode<T>>>,
     replaced: Going<T, P>,
 }
@@ -240,12 +242,12 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
 }
 
 impl<T: Tree, P: ContentStore<T>> Rename<T, P> {
-    /// Renames. `noted` is called when that is done, and before anybody counts on it.
+    /// Renames. Calls `noted` when that is done, and before anything depends on it.
     pub(crate) async fn carry_out(&self, noted: impl FnOnce()) -> Result<()> {
         let (from, to) = (self.from.0.reach().await?, self.to.0.reach().await?);
         let replaced = self.replaced.prepare().await;
         let home = &self.replaced.home;
-        // From here on nobody asks for a path.
+        // From here on this operation asks for no path.
         let moving = home.moves.begin();
         home.tree.rename((&from, &self.from.1), (&to, &self.to.1), self.flags).await?;
         if let Some(moved) = &self.moved {
@@ -260,7 +262,7 @@ impl<T: Tree, P: ContentStore<T>> Rename<T, P> {
         Ok(())
     }
 
-    /// What has the new name now, as the origin says.
+    /// What has the new name now, at the origin.
     pub(crate) async fn look(&self) -> Result<Found> {
         self.replaced.home.tree.look_in(&*self.to.0.reach().await?, &self.to.1).await
     }

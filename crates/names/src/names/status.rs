@@ -1,5 +1,5 @@
-//! Changes of a file: of its status at the origin (mode, owner, attributes, links), and of its size and modification time in the
-//! engine.
+//! Changes of a file: of its status at the origin (mode, owner, attributes, links), and of its size and modification
+//! time in the engine.
 //!
 //! A change of status moves the status change time. By this time the start after a crash sees changes by others to a
 //! file with dirty data. So the layer asks the engine before, and reports after: see [`Request::StatusBegins`].
@@ -21,22 +21,22 @@ use crate::names::open::unexpected;
 use crate::turns::Changing;
 use crate::{ContentStore, Found, Tree};
 
-/// A change of the origin's that the engine has allowed, until it is [ended](Self::end). If it is only dropped, the engine is not
-/// told how the file is left.
+/// A change at the origin that the engine has allowed, until it [ends](Self::end). If it is only dropped, the engine
+/// does not learn the file's new status.
 #[must_use]
 pub struct StatusChange<'a, T: Tree, P: ContentStore<T>> {
     names: &'a Names<T, P>,
-    /// `None` where only the engine knows the file: then it is not told how it is left.
+    /// `None` if only the engine knows the file. Then the engine does not learn the file's new status.
     inode: Option<Arc<Inode<T>>>,
     object: Option<ObjectId>,
     turn: Option<Changing<'a>>,
 }
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// Begins a change of the status of a file: it is nobody else's turn until that ends.
+    /// Begins a change of the status of a file. It has the turn at the file until it ends.
     ///
     /// # Errors
-    /// The engine's reason not to have it changed.
+    /// The engine's reason to refuse.
     pub async fn change_status(&self, inode: &Arc<Inode<T>>) -> Result<StatusChange<'_, T, P>> {
         let turn = if inode.managed { Some(self.turns.change([Some(inode.key), None]).await) } else { None };
         let known = inode.known();
@@ -45,7 +45,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok(change)
     }
 
-    /// The same for one who has the turn at the file.
+    /// The same for an operation that has the turn already.
     pub(crate) async fn begin_status(
         &self,
         known: Option<&KnownIn<T>>,
@@ -56,7 +56,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             let object = known.object();
             match self.pond.ask(Request::StatusBegins { object }, Box::new(|_| {})).await {
                 Reply::Done => change.object = Some(object),
-                // It has let go of it, so nothing of it is dirty.
+                // The engine has let go of the file, so nothing of it is dirty.
                 Reply::Failed(Errno::BADF) => {}
                 other => return Err(unexpected(&other)),
             }
@@ -100,7 +100,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         let known = inode.known().ok_or(Errno::BADF)?;
         let mtime = known.not_before(self.tree.now());
         if known.view().size == size {
-            // Nothing to cut off, but the times move.
+            // There is nothing to cut off, but the times move.
             return self.set_mtime(inode, mtime).await;
         }
         self.change(known.clone(), Request::Truncate { object: known.object(), size, mtime }, mtime).await
@@ -116,7 +116,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         self.change(known.clone(), Request::SetMtime { object: known.object(), mtime, ctime: now }, now).await
     }
 
-    /// Has the engine change a file, takes over what the file is then, and waits for all that.
+    /// Makes the engine change a file, takes over the file's new state, and waits for both.
     async fn change(&self, known: Arc<KnownIn<T>>, change: Request, when: UnixNanos) -> Result<()> {
         let taken_over = move |answer: &Reply| {
             if let Reply::Changed(attributes) = answer {
@@ -131,7 +131,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
 }
 
 impl<T: Tree, P: ContentStore<T>> StatusChange<'_, T, P> {
-    /// The change is made, or has failed: the engine gets the file's new status, and then the next one has its turn.
+    /// The change is made, or has failed. The engine gets the file's new status, and then the next operation has its
+    /// turn.
     pub async fn end(mut self) {
         if let Some(object) = self.object {
             let found = match &self.inode {
