@@ -1,5 +1,4 @@
-//! The two checkpoint areas: the one that counts, and the one before it, which counts should the
-//! newest superblock be lost.
+//! The two checkpoint areas: the one that counts, and the older one, which counts if the newest superblock is lost.
 
 use headpond_base::{BLOCK, BLOCK_U64};
 use headpond_engine::FlashRead;
@@ -36,7 +35,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, slots: &Slots, findings: &mut F
     areas
 }
 
-/// The area of a checkpoint that counts though its superblock is lost.
+/// The area of the checkpoint that counts, if its superblock is lost.
 pub(crate) fn known_without_superblock(counting: &Superblock, objects: usize) -> Area {
     Area {
         offset: counting.geometry.checkpoint_start(usize::from(counting.checkpoint_area)),
@@ -47,7 +46,7 @@ pub(crate) fn known_without_superblock(counting: &Superblock, objects: usize) ->
     }
 }
 
-/// Whether the first frame in an area is one of the checkpoint after the newest.
+/// Whether the first frame in an area belongs to the checkpoint after the newest.
 fn is_written_over(flash: &mut dyn FlashRead, newest: &Superblock, area: u64) -> bool {
     let Ok(bytes) = flash.read(area + BLOCK_U64, BLOCK) else { return false };
     bytes.get(8..16).is_some_and(|counter| counter == (newest.counter + 1).to_le_bytes())

@@ -1,7 +1,7 @@
 //! The cached data: every block that the map points to, compared with its checksum.
 //!
-//! Blocks are read in the order of their place on flash, a part of the pool at a time, so that the
-//! memory for sorting them is bounded and a large pool is read once, from front to back.
+//! Blocks are read in the order of their places on flash, one part of the pool at a time. So the memory for sorting
+//! is bounded, and a large pool is read once, from front to back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use headpond_map::Slot;
 
 use crate::report::{Blocks, Findings, Progress, Severity};
 
-/// Blocks that are sorted at a time: 32 bytes each.
+/// Blocks sorted at a time: 32 bytes each.
 const PART: u64 = 1 << 21;
 
-/// Blocks that are read at a time.
+/// Blocks read at a time.
 const RUN: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ struct Place {
     slot: Slot,
 }
 
-/// Verifies all blocks; answers also with the number of dirty ones that are damaged, by object.
+/// Verifies all blocks. Also returns the number of damaged dirty ones, by object.
 pub(crate) fn verify(
     flash: &mut dyn FlashRead,
     recovered: &Recovered,
@@ -100,7 +100,7 @@ pub(crate) fn verify(
     (blocks, lost)
 }
 
-/// An object's name for people.
+/// An object's name in messages.
 pub(crate) fn name(object: &RecoveredObject) -> String {
     match object.state.identity {
         Identity::Volume(id) => format!("volume {id}"),
@@ -109,24 +109,24 @@ pub(crate) fn name(object: &RecoveredObject) -> String {
     }
 }
 
-/// Whether the second is the next block of the packed record that has the first.
+/// Whether `next` is the block after `one` in the same packed record.
 fn in_one_record(one: &Place, next: &Place) -> bool {
     one.object == next.object && one.block.next() == next.block && one.slot.goes_on_in(&next.slot)
 }
 
-/// The locations to be read for blocks of one record.
+/// The locations to read for blocks of one record.
 fn locations(group: &[Place]) -> Range<u64> {
     let (start, end) = group[0].slot.extent();
     start / u64::from(BLOCK_UNITS)..end.div_ceil(u64::from(BLOCK_UNITS))
 }
 
-/// Whether one read takes both.
+/// Whether one read can take both.
 fn lies_behind(one: &[Place], next: &[Place]) -> bool {
     let (one, next) = (locations(one), locations(next));
     (one.end.saturating_sub(1)..=one.end).contains(&next.start) && next.end >= one.end
 }
 
-/// Blocks that were read, as one piece.
+/// Joins the blocks of a read into one piece.
 fn gathered(blocks: &[headpond_base::Result<Buf>]) -> headpond_base::Result<Buf> {
     if let [Ok(block)] = blocks {
         return Ok(block.clone());
@@ -138,7 +138,7 @@ fn gathered(blocks: &[headpond_base::Result<Buf>]) -> headpond_base::Result<Buf>
     Ok(whole.freeze())
 }
 
-/// Reads neighbouring blocks in one go or, where that fails, each for itself.
+/// Reads neighbouring blocks in one go. If that fails, it reads each block by itself.
 fn read_run(flash: &mut dyn FlashRead, offset: u64, blocks: usize) -> Vec<headpond_base::Result<Buf>> {
     match flash.read(offset, blocks * BLOCK) {
         Ok(bytes) => (0..blocks).map(|block| Ok(bytes.slice(block * BLOCK..(block + 1) * BLOCK))).collect(),

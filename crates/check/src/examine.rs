@@ -12,7 +12,7 @@ use crate::report::{Blocks, Conclusion, DirtyObject, Findings, Pool, Progress, R
 use crate::segments::Examined;
 use crate::{areas, blocks, settings, superblocks};
 
-/// Examines the pool on a device of `device_bytes`, and tells how far it is.
+/// Examines the pool on a device of `device_bytes`, and reports its progress.
 pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn FnMut(Progress)) -> Report {
     let mut findings = Findings::default();
     progress(Progress { doing: "superblocks and checkpoints", done: 0, of: 1 });
@@ -120,9 +120,9 @@ fn dirty_files(objects: &[RecoveredObject], lost: &BTreeMap<ObjectId, u64>) -> V
     files
 }
 
-/// Recovery's verdict, where no finding has it yet.
+/// Recovery's verdict, if no finding has it yet.
 fn refuse(report: &mut Report, error: RecoverError) {
-    // What is no pool, or one of another version, has lost nothing: the verdict says what it is.
+    // Flash without a pool, or with one of another version, has lost nothing: the verdict says what it is.
     let is_other = matches!(error, RecoverError::NotAPool | RecoverError::Version { .. });
     if is_other || report.findings.worst() == Some(Severity::Loss) {
         report.refused = Some(error);

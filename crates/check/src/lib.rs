@@ -1,10 +1,10 @@
 //! The examination of a pool that is not in use: `headpond check`.
 //!
 //! Invariants:
-//! - It only reads: there is nothing here that could write.
-//! - The verdict on the whole is recovery's own, so that what is called sound mounts, and what a mount
-//!   would refuse is called refused. What is examined beyond that says where damage is and what it costs.
-//! - It ends, never panics and takes bounded memory, whatever the bytes: the map's own, and a few MiB.
+//! - It only reads: no code here can write.
+//! - The verdict is recovery's own. So a pool called sound mounts, and a pool that a mount would refuse is called
+//!   refused. The rest of the examination says where damage is and what it costs.
+//! - Whatever the bytes, it ends, never panics, and takes bounded memory: that of the map, and a few MiB.
 
 mod areas;
 mod blocks;

@@ -1,9 +1,9 @@
-//! What an examination found. Serialized, this is what `headpond check --json` prints: names stay.
+//! What an examination found. `headpond check --json` prints it serialized: the names stay.
 
 use headpond_engine::RecoverError;
 use serde::Serialize;
 
-/// All of it.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The conclusion.
@@ -12,25 +12,25 @@ pub struct Report {
     pub why: String,
     /// Bytes of the file or device.
     pub device_bytes: u64,
-    /// What the pool says of itself; absent where no superblock is intact.
+    /// What the pool says about itself. Absent if no superblock is intact.
     pub pool: Option<Pool>,
     /// The two copies of the superblock.
     pub superblocks: Vec<SlotReport>,
-    /// The two slots of settings; none where no superblock is intact.
+    /// The two slots of settings. None if no superblock is intact.
     pub settings: Vec<SlotReport>,
-    /// The two checkpoint areas; none where no superblock is intact.
+    /// The two checkpoint areas. None if no superblock is intact.
     pub checkpoints: Vec<Area>,
     /// The segments, counted.
     pub segments: SegmentCounts,
-    /// Batches behind the last complete one: writes that nobody had synced, dropped by a crash.
+    /// Batches after the last complete one: writes that were never synced and that a crash dropped.
     pub dropped_batches: u64,
-    /// The cached data, counted; zeros where recovery refuses the pool.
+    /// The cached data, counted. Zeros if recovery refuses the pool.
     pub blocks: Blocks,
     /// Files that the pool remembers.
     pub files: u64,
-    /// Files with data, size or time that the origin has not got: most dirty first.
+    /// Files with data, size or time that the origin lacks. Those with most dirty data come first.
     pub dirty_files: Vec<DirtyObject>,
-    /// Everything that is not as it should be.
+    /// All findings.
     pub findings: Findings,
     /// Why a mount would refuse the pool.
     #[serde(skip)]
@@ -43,32 +43,32 @@ pub struct Report {
 pub enum Conclusion {
     /// Nothing is damaged.
     Sound,
-    /// There is damage, and it loses nothing: a second copy, or the origin, has what is damaged.
+    /// There is damage, but nothing is lost: a second copy, or the origin, has the damaged data.
     Harmless,
-    /// Dirty data is damaged: reads of it are answered with an error.
+    /// Dirty data is damaged. Reads of it fail.
     Loss,
     /// A mount refuses the pool.
     Refused,
 }
 
-/// What the superblock that counts says.
+/// What the superblock in force says.
 #[derive(Debug, Serialize)]
 pub struct Pool {
     /// The pool's name.
     pub name: String,
     /// The version of its format.
     pub format_version: u32,
-    /// Bytes that it takes.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Bytes of a segment.
     pub segment_bytes: u32,
-    /// How often it was taken into use.
+    /// How many times it was taken into use.
     pub uses: u64,
     /// The cache mode.
     pub mode: &'static str,
-    /// Left in good order, with nothing after the checkpoint.
+    /// Whether it was stopped in order, with nothing after the checkpoint.
     pub clean_stop: bool,
-    /// The path at which its origin was mounted last.
+    /// The last path of its origin.
     pub origin: Option<String>,
     /// The key that names its origin.
     pub origin_key: Option<String>,
@@ -77,9 +77,9 @@ pub struct Pool {
 /// One copy of the superblock, or of the settings.
 #[derive(Debug, Serialize)]
 pub struct SlotReport {
-    /// Where it is.
+    /// Its offset in bytes.
     pub offset: u64,
-    /// Goes up with each that is written: the larger one counts.
+    /// Goes up with each write. The larger one counts.
     pub counter: Option<u64>,
     /// Whether it is the one that counts.
     pub counts: bool,
@@ -90,7 +90,7 @@ pub struct SlotReport {
 /// One checkpoint area.
 #[derive(Debug, Serialize)]
 pub struct Area {
-    /// Where it is.
+    /// Its offset in bytes.
     pub offset: u64,
     /// The superblock that names it, if its checkpoint is whole.
     pub counter: Option<u64>,
@@ -107,59 +107,59 @@ pub struct Area {
 pub struct SegmentCounts {
     /// All of them.
     pub all: u64,
-    /// Hold nothing that counts.
+    /// Those without anything that counts.
     pub free: u64,
-    /// Hold something.
+    /// Those with something.
     pub used: u64,
-    /// Of those used, with a footer.
+    /// Used ones with a footer.
     pub footers: u64,
-    /// Batches in those used.
+    /// Batches in used ones.
     pub batches: u64,
 }
 
 /// The cached data, counted in blocks of 4 KiB.
 #[derive(Debug, Default, Serialize)]
 pub struct Blocks {
-    /// In the pool.
+    /// Blocks in the pool.
     pub cached: u64,
-    /// Of those, newer than the origin.
+    /// The dirty ones among them.
     pub dirty: u64,
-    /// Compared with their checksums: all but blocks of zeros, which take no space.
+    /// Blocks compared with their checksums: all except blocks of zeros, which take no space.
     pub verified: u64,
-    /// Clean ones that are damaged: they come from the origin.
+    /// Damaged clean blocks. They come from the origin.
     pub damaged_clean: u64,
-    /// Dirty ones that are damaged: they are lost.
+    /// Damaged dirty blocks. They are lost.
     pub damaged_dirty: u64,
 }
 
-/// An object with something that the origin has not got.
+/// An object with something that the origin lacks.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirtyObject {
-    /// Its path below the origin's root, as last known; empty where unknown, and of a volume.
+    /// Its last known path below the origin's root. Empty if unknown, and for a volume.
     pub path: String,
     /// Its inode number at the origin, if it is a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
-    /// Its name, if it is a volume: 32 hexadecimal digits.
+    /// Its id, if it is a volume: 32 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// Its size.
     pub size: u64,
-    /// Bytes that the origin has not got, in whole blocks.
+    /// Bytes that the origin lacks, in whole blocks.
     pub dirty_bytes: u64,
     /// Bytes of it in the pool, in whole blocks.
     pub cached_bytes: u64,
-    /// Dirty blocks of it that are damaged.
+    /// Its damaged dirty blocks.
     pub damaged_dirty_blocks: u64,
-    /// Removed at the origin, or being removed: what is dirty goes with it.
+    /// Removed at the origin, or being removed. Its dirty data goes with it.
     pub removed: bool,
 }
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// As a crash leaves it: no damage, as far as can be told.
+    /// What a crash leaves: no known damage.
     Note,
     /// Damage that loses nothing.
     Harmless,
@@ -167,20 +167,20 @@ pub enum Severity {
     Loss,
 }
 
-/// Something that is not as it should be.
+/// A deviation from what should be on flash.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The structure.
     pub structure: String,
-    /// Where it starts on the device.
+    /// The offset of the structure on the device.
     pub offset: u64,
     /// What is wrong with it, and what that means.
     pub what: String,
 }
 
-/// Findings, as many as a person would read, and the number of the others.
+/// The findings, as many as a person would read, and the number of the others.
 #[derive(Debug, Default, Serialize)]
 pub struct Findings {
     /// In the order of the examination.
@@ -191,7 +191,7 @@ pub struct Findings {
     counts: [u64; 3],
 }
 
-/// How many findings of one severity are listed.
+/// The most findings of one severity in the list.
 const LISTED: u64 = 200;
 
 impl Findings {
@@ -213,13 +213,13 @@ impl Findings {
     }
 }
 
-/// How far an examination is.
+/// The progress of an examination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// What is being looked at.
+    /// The part under examination.
     pub doing: &'static str,
     /// How much of it is done.
     pub done: u64,
-    /// Of how much.
+    /// How much there is in all.
     pub of: u64,
 }

@@ -1,4 +1,4 @@
-//! The segments: heads, batches and footers of all that hold something.
+//! The segments in use: their heads, batches and footers.
 
 use headpond_base::{BLOCK, BatchNumber, Generation, PoolId, SegmentId};
 use headpond_engine::{FlashRead, RecoverError, Recovered};
@@ -14,7 +14,7 @@ use crate::report::{Findings, Progress, SegmentCounts, Severity};
 pub(crate) struct Examined<'a> {
     pub(crate) flash: &'a mut dyn FlashRead,
     pub(crate) superblock: &'a Superblock,
-    /// Where recovery refuses the pool, each segment's head speaks for itself.
+    /// If recovery refuses the pool, each segment's head speaks for itself.
     pub(crate) recovered: &'a Result<Recovered, RecoverError>,
     pub(crate) findings: &'a mut Findings,
 }
@@ -23,7 +23,7 @@ impl Examined<'_> {
     pub(crate) fn segments(&mut self, progress: &mut dyn FnMut(Progress)) -> SegmentCounts {
         let all = self.superblock.geometry.segments;
         let mut segments = SegmentCounts { all: all.into(), ..SegmentCounts::default() };
-        // A durable batch that is lost costs nothing, unless recovery says so.
+        // A lost durable batch costs nothing, unless recovery says so.
         let lost_batch = match self.recovered {
             Err(RecoverError::LostHistory { .. }) => Severity::Loss,
             _ => Severity::Harmless,
@@ -88,7 +88,8 @@ impl Segment<'_> {
         });
         let generation = match (&head, &row) {
             (Ok(head), Some(row)) if head.generation != row.generation => {
-                // A head and the first batch of its segment become durable by one sync, so a cut may keep the batch alone.
+                // One sync makes a segment's head and its first batch durable, so a power cut may keep the batch
+                // alone.
                 let what = format!(
                     "it is of life {}, but life {} is in use: a crash came before it was synced, or the device lost \
                      it. The batches tell the same as it should.",
@@ -109,7 +110,7 @@ impl Segment<'_> {
                 self.tell(Severity::Harmless, ": head", 0, format!("{damage}. The batches say the same."));
                 row.generation
             }
-            // Without a table nobody knows whether there should be one.
+            // Without a table it is unknown whether there should be one.
             (Err(Damage::Checksum(_)), None) => {
                 self.tell(Severity::Harmless, ": head", 0, "its checksum does not match".to_owned());
                 return Ok(None);
@@ -127,7 +128,7 @@ impl Segment<'_> {
         Ok(Some(Used { batches: walk.batches.len() as u64, footer: footer.is_some() }))
     }
 
-    /// Reads the footer. None is as it should be in a segment that was open at a crash.
+    /// Reads the footer. A segment that was open at a crash has none, and that is as it should be.
     fn footer(&mut self, life: &SegmentHead) -> Result<Option<Vec<SummaryBatch>>, ScanError> {
         let damage = match read_footer(self.flash, self.geometry, life)? {
             Ok(batches) => return Ok(Some(batches)),
@@ -139,7 +140,7 @@ impl Segment<'_> {
         let tail = &bytes[BLOCK - FOOTER_TAIL_BYTES..];
         let of_this_life = match decode_footer_tail(&bytes) {
             Ok((head, _)) => head.generation == life.generation,
-            // Zeros, payload or an earlier life's remains do not carry both.
+            // Zeros, payload, or the rest of an earlier life do not carry both.
             Err(_) => tail[8..24] == self.pool.0 && tail[32..40] == life.generation.0.to_le_bytes(),
         };
         if of_this_life {
@@ -149,7 +150,7 @@ impl Segment<'_> {
         Ok(None)
     }
 
-    /// Tells what lies between the batches.
+    /// Reports what lies between the batches.
     fn batches(&mut self, walk: &Walk, footer: Option<&[SummaryBatch]>) {
         let there = |start: u32| walk.batches.iter().any(|batch| batch.start == start);
         let missing: Vec<&SummaryBatch> =
@@ -162,8 +163,8 @@ impl Segment<'_> {
             if missing.iter().any(|batch| gap.contains(&batch.start)) {
                 continue;
             }
-            // Numbers are counted over all segments: every batch before the next one here was durable
-            // only if that one says so.
+            // Batches are numbered across all segments. Every batch before the next one here was durable only if that
+            // one says so.
             let durable = walk
                 .batches
                 .iter()
@@ -181,14 +182,14 @@ impl Segment<'_> {
         }
     }
 
-    /// A head behind the last batch that is not intact: the very last batch, torn or damaged.
+    /// Looks for a damaged head after the last batch: the very last batch, torn or damaged.
     fn end(&mut self, walk: &Walk, generation: Generation) -> Result<(), ScanError> {
         if walk.end >= self.geometry.segment_blocks() {
             return Ok(());
         }
         let offset = self.offset(walk.end);
         let bytes = self.flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
-        // Two of its three marks are enough: one may be what is damaged.
+        // Two of its three marks are enough: the third may be the damage.
         let marks = [bytes[..4] == *b"HPba", bytes[8..24] == self.pool.0, bytes[32..40] == generation.0.to_le_bytes()];
         let meant = marks.into_iter().filter(|mark| *mark).count() >= 2;
         if let (true, Err(damage)) = (meant, decode_batch(&bytes)) {

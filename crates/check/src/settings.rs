@@ -13,7 +13,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, pool: PoolId, findings: &mut Fi
             Err(errno) => (None, Some(format!("unreadable: {errno}"))),
             Ok(bytes) => match decode_settings(&bytes, pool) {
                 Ok(settings) => (Some(settings.counter), None),
-                // None were ever written, or they are of the pool that was here before.
+                // No settings were ever written, or these belong to the flash's earlier pool.
                 Err(Damage::Missing(_) | Damage::Foreign(_)) => (None, None),
                 Err(damage) => (None, Some(damage.to_string())),
             },

@@ -6,10 +6,10 @@ use headpond_format::{Damage, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
 
 use crate::report::{Findings, Severity, SlotReport};
 
-/// There is no superblock where one should be.
+/// No superblock lies where one should be.
 const MISSING: &str = "missing";
 
-/// What the two slots hold.
+/// The content of the two slots.
 pub(crate) struct Slots {
     pub(crate) found: [Option<Superblock>; 2],
 }
@@ -43,7 +43,7 @@ pub(crate) fn examine(
         })
     });
     let newest = read.iter().flatten().map(|superblock| superblock.counter).max();
-    // At format, and when a damaged copy was written anew from the other.
+    // After a format, and after a repair of one copy from the other.
     let alike = matches!(&read, [Ok(first), Ok(second)] if first == second);
     // A file or device that was never a pool: the verdict says so, and nothing is lost.
     let none = read.iter().all(|slot| slot.as_ref().is_err_and(|why| why == MISSING));
@@ -52,7 +52,7 @@ pub(crate) fn examine(
         let counter = slot.as_ref().ok().map(|superblock| superblock.counter);
         let damage = match (slot, newest) {
             (Err(why), _) => Some(why.clone()),
-            // They are written in turn.
+            // Writes alternate between them.
             (Ok(found), Some(newest)) if found.counter.abs_diff(newest) > 1 => {
                 Some(format!("has counter {}, not the one before {newest}: a write was lost", found.counter))
             }
