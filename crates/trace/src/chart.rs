@@ -1,4 +1,4 @@
-//! Draws miss ratio against size: an SVG that needs nothing else.
+//! Draws the miss ratio against the size, as an SVG that needs nothing else.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 pub struct Curve {
     /// The policy's name.
     pub name: String,
-    /// Size in blocks, and miss ratio; sizes rising.
+    /// Sizes in blocks, rising, and their miss ratios.
     pub points: Vec<(usize, f64)>,
 }
 
@@ -17,7 +17,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
-/// Lines that are told apart also without colours: by their dashes.
+/// Styles of lines. Dashes tell them apart even without colours.
 const STYLES: [(&str, &str); 6] = [
     ("#0a6e8a", ""),
     ("#b5471b", "6 3"),
@@ -27,7 +27,7 @@ const STYLES: [(&str, &str); 6] = [
     ("#444", "1 4"),
 ];
 
-/// An SVG of the curves. The size's axis is logarithmic.
+/// An SVG of the curves. The axis of sizes is logarithmic.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // sizes for a drawing
 pub fn chart(title: &str, footprint: usize, curves: &[Curve]) -> String {
@@ -77,7 +77,7 @@ pub fn chart(title: &str, footprint: usize, curves: &[Curve]) -> String {
          <text x=\"16\" y=\"{TOP}\" fill=\"#777\" transform=\"rotate(-90 16 {TOP})\" text-anchor=\"end\">miss ratio</text>",
         HEIGHT - 8.0
     );
-    // Names are set beside the ends of their lines, apart from each other.
+    // The names stand beside the ends of their lines, apart from each other.
     let mut names: Vec<(f64, usize)> = curves
         .iter()
         .enumerate()

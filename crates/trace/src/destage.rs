@@ -1,8 +1,8 @@
-//! How many writes the origin gets, if dirty blocks are gathered, sorted and merged.
+//! How many writes the origin gets if dirty blocks are gathered, sorted and merged.
 //!
-//! The model: written blocks are dirty, and are absorbed when they are written again. When as much
-//! is dirty as the threshold allows, the oldest of it, an eighth of the cache, goes to the origin
-//! in the order of addresses, neighbours joined ([`headpond_policy::Merge`]). At the end all goes.
+//! The model: a written block is dirty, and absorbs further writes to it. When dirty blocks reach the threshold, the
+//! oldest of them, an eighth of the cache, go to the origin in the order of their addresses, with neighbours joined
+//! ([`headpond_policy::Merge`]). At the end all dirty blocks go.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,14 +10,14 @@ use headpond_policy::Merge;
 
 use crate::load::LoadedTrace;
 
-/// The dirty share at which destage begins: the product's own default, a half.
+/// Destage begins at this part of the cache: a half, the product's default.
 const THRESHOLD: usize = 2;
-/// What goes to the origin at a time: this part of the cache.
+/// One destage writes this part of the cache.
 const BATCH: usize = 8;
 /// The largest write to the origin: 1 MiB.
 const RUN_BLOCKS_MAX: u64 = 256;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplayedDestage {
     /// Write requests of the trace.
@@ -26,12 +26,12 @@ pub struct ReplayedDestage {
     pub written_blocks: u64,
     /// Blocks that went to the origin.
     pub destaged_blocks: u64,
-    /// In so many writes.
+    /// The writes in which they went.
     pub destage_ios: u64,
 }
 
-/// Gathers and destages the writes of a trace in a cache of `size_blocks`. Writes over gaps of up to
-/// `gap_max` clean blocks.
+/// Gathers and destages the writes of a trace in a cache of `size_blocks`. A write may span gaps of up to `gap_max`
+/// clean blocks.
 #[must_use]
 pub fn destage(load: &LoadedTrace, size_blocks: usize, gap_max: u64) -> ReplayedDestage {
     let most = (size_blocks / THRESHOLD).max(1);

@@ -1,7 +1,7 @@
 //! Traces of block requests: reading them, and replaying policies over them.
 //!
-//! Invariant: the policies are those of `headpond-policy`, called as an engine calls them; only the
-//! blocks are made up. Nothing but the trace is read.
+//! Invariant: the policies are those of `headpond-policy`, called as an engine calls them. Only the blocks are made
+//! up. It reads nothing but the trace.
 
 mod chart;
 mod destage;

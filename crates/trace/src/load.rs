@@ -1,10 +1,9 @@
-//! A trace in memory, cut into references of blocks, ready to be replayed many times.
+//! A trace in memory, cut into references of blocks, so that it can be replayed many times.
 //!
 //! Invariants:
-//! - Blocks are numbered from 0 in the order of their first reference, so that a replay needs
-//!   no more than four bytes for each reference.
-//! - How a request is cut: every 4 KiB-aligned block that it touches is one reference, in order;
-//!   a page is one.
+//! - Blocks are numbered from 0 in the order of their first reference, so that a replay needs at most four bytes for
+//!   each reference.
+//! - A request becomes one reference for each 4 KiB-aligned block that it touches, in order. A page is one reference.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use crate::formats::{Format, Sink};
 use crate::request::{Extent, ReadFault, TraceError, TraceFault, TracedRequest, Unit};
 use crate::unpack;
 
-/// Spreads numbers over a hash table; keys of traces are often multiples of something.
+/// Spreads numbers over a hash table: keys of traces are often multiples of something.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -72,7 +71,7 @@ impl Reference {
 #[derive(Debug, Default)]
 pub struct LoadedTrace {
     references: Vec<Reference>,
-    /// Where each block is: its volume, and its position there. Neighbours follow each other.
+    /// The place of each block: its volume, and its position there. Neighbours follow each other.
     places: Vec<(u64, u64)>,
     requests: u64,
     write_requests: u64,
@@ -82,7 +81,7 @@ impl LoadedTrace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// When it cannot be read, is not of that format, or has nothing in it.
+    /// If it cannot be read, has another format, or is empty.
     pub fn read(path: &Path, options: LoadOptions) -> Result<Self, TraceError> {
         let mut cutter = Cutter::default();
         let read = each_request(path, options, &mut |request| cutter.cut(request));
@@ -96,7 +95,7 @@ impl LoadedTrace {
         Ok(cutter.load)
     }
 
-    /// A load made of keys, for tests and examples: all reads.
+    /// A load of keys, for tests and examples. All requests are reads.
     #[must_use]
     pub fn of_keys(keys: impl IntoIterator<Item = u64>) -> Self {
         let mut cutter = Cutter::default();
@@ -115,35 +114,35 @@ impl LoadedTrace {
         &self.references
     }
 
-    /// How many different blocks there are.
+    /// The number of different blocks.
     #[must_use]
     pub const fn footprint(&self) -> usize {
         self.places.len()
     }
 
-    /// Where a block is: its volume, and its position there.
+    /// The place of a block: its volume, and its position there.
     #[must_use]
     pub fn place(&self, block: u32) -> (u64, u64) {
         self.places[block as usize]
     }
 
-    /// How many requests there were.
+    /// The number of requests.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// How many of them were writes.
+    /// The number of writes among them.
     #[must_use]
     pub const fn write_requests(&self) -> u64 {
         self.write_requests
     }
 }
 
-/// The requests of a trace as they are in it, in order.
+/// The requests of a trace, unchanged and in order.
 ///
 /// # Errors
-/// When it cannot be read, or is not of that format.
+/// If it cannot be read, or has another format.
 pub fn read_requests(path: &Path, options: LoadOptions) -> Result<Vec<TracedRequest>, TraceError> {
     let mut requests = Vec::new();
     each_request(path, options, &mut |request| {
@@ -207,7 +206,7 @@ impl Cutter {
     }
 }
 
-/// No block layer lets more than this through in one request: 1 GiB.
+/// The largest request: 1 GiB. No block layer lets more through at once.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 18;
 
 fn too_large(blocks: u64) -> String {

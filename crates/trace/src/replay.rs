@@ -1,13 +1,13 @@
-//! Runs a policy over a trace, and counts.
+//! Replays a trace through a policy, and counts.
 //!
-//! How it is counted, as in the published tables: every reference is looked up and, if it missed,
-//! comes in; reads and writes count the same; the first reference of a block is a miss.
+//! It counts as the published tables do: every reference is looked up, and enters if it missed. Reads and writes
+//! count the same. The first reference of a block is a miss.
 
 use headpond_policy::{Adaptive, Admission, Cache, Host, Insertion, Key, Policy};
 
 use crate::load::LoadedTrace;
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReplayOutcome {
     /// The policy.
@@ -16,18 +16,17 @@ pub struct ReplayOutcome {
     pub size_blocks: usize,
     /// References of blocks.
     pub references: u64,
-    /// Those that found nothing.
+    /// References that missed.
     pub misses: u64,
-    /// Blocks that were written to flash because of a miss; every reference is taken for a read
-    /// here.
+    /// Blocks written to flash because of a miss. Every reference counts as a read here.
     pub fills: u64,
-    /// Blocks written to flash in all: every written block, and those fills whose block was not
-    /// on flash already because it had been written.
+    /// All blocks written to flash: every written block, and those fills whose block was not on flash already because
+    /// of a write.
     pub flash_writes: u64,
 }
 
 impl ReplayOutcome {
-    /// Misses by references.
+    /// Misses divided by references.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // far below 2^52
     pub fn miss_ratio(&self) -> f64 {
@@ -35,11 +34,11 @@ impl ReplayOutcome {
     }
 }
 
-/// The flash, as far as it must be known to count.
+/// The flash, as far as the counts need it.
 struct Flash {
     fills: u64,
     read_fills: u64,
-    /// Blocks that are on flash because they were written, and still kept.
+    /// Blocks that are on flash because of a write, and are still kept.
     written: Vec<u64>,
 }
 
@@ -67,7 +66,7 @@ impl Host for Flash {
     }
 }
 
-/// Runs a policy over a trace. `progress` gets the number of references done now and then.
+/// Replays a trace through a policy. `progress` gets the number of references done, now and then.
 pub fn replay(
     load: &LoadedTrace,
     policy: Policy,

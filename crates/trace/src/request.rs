@@ -1,8 +1,8 @@
-//! What every format is read into: requests, and what is wrong with a trace.
+//! The result of reading any format: requests, or what is wrong with a trace.
 
 use headpond_base::Nanos;
 
-/// What a request covers.
+/// The range of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
     /// Bytes of a volume.
@@ -11,14 +11,14 @@ pub enum Extent {
         volume: u64,
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
-    /// Whole blocks whose size does not matter: pages of a database, keys.
+    /// Whole blocks of any size: pages of a database, keys.
     Pages {
         /// The first page.
         first: u64,
-        /// How many.
+        /// The number of pages.
         count: u64,
     },
 }
@@ -26,59 +26,59 @@ pub enum Extent {
 /// One request of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedRequest {
-    /// What it covers.
+    /// Its range.
     pub extent: Extent,
     /// Whether it is a write.
     pub write: bool,
-    /// When it came, if the trace says so; only differences mean something.
+    /// Its time, if the trace says it. Only differences mean something.
     pub at: Option<Nanos>,
 }
 
-/// What an address of a trace counts. Formats that say it themselves do not need it.
+/// The unit of a trace's addresses, for formats that do not define it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Blocks of 4096 bytes.
     Block,
-    /// Sectors of 512 bytes: eight of them are one block.
+    /// Sectors of 512 bytes. A block has eight.
     Sector,
-    /// Pages or keys, taken as they are; sizes in bytes are ignored.
+    /// Pages or keys, as they are. Sizes in bytes are ignored.
     Page,
 }
 
-/// Something is wrong with a trace.
+/// What is wrong with a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// It cannot be read.
     #[error("{doing} {path}: {error}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// To which file.
+        /// Its file.
         path: String,
-        /// What went wrong.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It does not look like its format.
+    /// It does not fit its format.
     #[error("{path}: {place}: {what}. If the format is not {format}, add --format")]
     Malformed {
         /// The file.
         path: String,
-        /// Where in it: a line or a record.
+        /// The place of the error: a line or a record.
         place: String,
         /// What is wrong.
         what: String,
-        /// The format that it was taken for.
+        /// The assumed format.
         format: &'static str,
     },
-    /// There is no request in it.
+    /// It has no request.
     #[error("{path}: found no request to replay (format {format}); --reads-only ignores writes")]
     Empty {
         /// The file.
         path: String,
-        /// The format that it was taken for.
+        /// The assumed format.
         format: &'static str,
     },
-    /// It is more than can be handled.
+    /// It is too large.
     #[error("{path}: more than 2^31 different blocks. Split the trace")]
     TooLarge {
         /// The file.
@@ -98,7 +98,7 @@ impl TraceFault {
     }
 }
 
-/// A fault in a trace, or one in getting at it.
+/// A fault in a trace, or an error in reading it.
 pub(crate) enum ReadFault {
     Fault(TraceFault),
     Io(std::io::Error),

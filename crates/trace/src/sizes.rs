@@ -1,4 +1,4 @@
-//! Sizes of caches, as they are asked for: a share of the trace's footprint, blocks, or bytes.
+//! Sizes of caches as you write them: a share of the trace's footprint, blocks, or bytes.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ pub enum CacheSize {
 }
 
 impl CacheSize {
-    /// In blocks, for a trace of so many different ones; at least one. Halves go to the even
+    /// The size in blocks, for a trace with `footprint` different ones. At least one. Halves round to the even
     /// number, as in the published tables.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]

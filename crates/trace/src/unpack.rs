@@ -1,4 +1,4 @@
-//! Opens a trace, compressed or not: what it is, its first bytes say, not its name.
+//! Opens a trace, compressed or not. Its first bytes decide, not its name.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 /// Bytes read from the file at once, and from the decompressor.
 const BUFFER: usize = 256 << 10;
 
-/// The trace's bytes as they were before compression.
+/// The trace's bytes without compression.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     unpack(BufReader::with_capacity(BUFFER, File::open(path)?))
 }

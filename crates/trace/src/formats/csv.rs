@@ -1,9 +1,9 @@
 //! Columns of text, separated by commas, tabs, semicolons or blanks.
 //!
-//! A first line of names says which column is which: `time`, `key` (or `id`, `obj`, `lba`, `offset`,
-//! `address`), `size` (`bytes`, `len`), `op` (`type`). Without one, it is by their number: one column is
-//! the key; two are time and key; three are time, key and bytes; a fourth is the operation, `R...` or
-//! `W...`. Without a unit, each line is one reference of its key.
+//! A first line of names says which column is which: `time`, `key` (or `id`, `obj`, `lba`, `offset`, `address`),
+//! `size` (`bytes`, `len`), `op` (`type`). Without that line, the number of columns decides: one column is the key;
+//! two are time and key; three are time, key and bytes; a fourth is the operation, `R...` or `W...`. Without a unit,
+//! each line is one reference of its key.
 
 use std::io::BufRead;
 
@@ -13,7 +13,7 @@ use super::keys::page;
 use super::{Sink, extent, lines};
 use crate::request::{ReadFault, TraceFault, TracedRequest, Unit};
 
-/// Which column is what.
+/// The columns and their meanings.
 #[derive(Clone, Copy, Default)]
 struct Columns {
     time: Option<usize>,

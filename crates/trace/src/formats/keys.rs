@@ -1,5 +1,5 @@
-//! One key a line: numbers, or any text, which is hashed. Empty lines and lines of a single `*`, which
-//! some collections have at their end, are skipped. All requests are reads.
+//! One key a line: a number, or any text, which is hashed. Empty lines are skipped, and so are lines of a single `*`,
+//! which end some collections. All requests are reads.
 
 use std::io::BufRead;
 

@@ -1,17 +1,17 @@
-//! Lines of `start count ignored request`, as the traces of the ARC paper come (Megiddo and Modha, FAST
-//! 2003). All requests are reads.
+//! Lines of `start count ignored request`, the format of the traces in the ARC paper (Megiddo and Modha, FAST 2003).
+//! All requests are reads.
 //!
-//! The format does not say what its addresses count. In those traces it is sectors of 512 bytes for
-//! disks and pages for databases, which are read one at a time. Without a unit the first line
-//! that reads several decides: sectors; a trace that has none is of pages. So nothing is handed on
-//! before it is decided, or [`UNDECIDED_MAX`] lines were read.
+//! The format does not say what its addresses count. In those traces, traces of disks count sectors of 512 bytes, and
+//! traces of databases count pages, which are read one at a time. Without a unit the first line that reads several
+//! decides for sectors; a trace without such a line counts pages. So no request is handed on before that is decided,
+//! or before [`UNDECIDED_MAX`] lines were read.
 
 use std::io::BufRead;
 
 use super::{Sink, lines};
 use crate::request::{Extent, ReadFault, TraceFault, TracedRequest, Unit};
 
-/// Lines after which a trace is taken to be of pages.
+/// A trace without a decision after this many lines counts pages.
 const UNDECIDED_MAX: usize = 100_000;
 
 pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Result<(), ReadFault> {

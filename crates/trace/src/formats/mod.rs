@@ -31,14 +31,14 @@ pub enum Format {
     Keys,
 }
 
-/// Where requests go as they are read. An error ends the reading.
+/// Takes each request as it is read. An error ends the reading.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(TracedRequest) -> Result<(), TraceFault>;
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 6] = [Self::Vscsi, Self::Oracle, Self::Lis, Self::Csv, Self::Msr, Self::Keys];
 
-    /// As it is written on command lines.
+    /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// The format that a file's name speaks for, whatever compresses it.
+    /// The format that a file's name suggests, whatever compresses the file.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
@@ -101,7 +101,7 @@ fn lines(from: &mut dyn BufRead, mut each: impl FnMut(usize, &str) -> Result<(),
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        // No line of a trace is this long: it is something else.
+        // No line of a trace is this long: the file is something else.
         if (&mut *from).take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
             break;
         }
@@ -152,7 +152,7 @@ fn number<const SIZE: usize>(record: &[u8], at: usize) -> [u8; SIZE] {
     bytes
 }
 
-/// The extent of a request in a format whose addresses may be of any unit.
+/// The extent of a request, in a format whose addresses may have any unit.
 fn extent(unit: Unit, volume: u64, address: u64, bytes: u64) -> Option<crate::Extent> {
     let scale = match unit {
         Unit::Page => return Some(crate::Extent::Pages { first: address, count: 1 }),

@@ -1,5 +1,5 @@
-//! oracleGeneral of libCacheSim, little-endian records of 24 bytes: seconds u32, object u64, bytes u32,
-//! and the number of the object's next use i64, which is not needed here. All requests are reads.
+//! oracleGeneral of libCacheSim, little-endian records of 24 bytes: seconds u32, object u64, bytes u32, and the
+//! number of the object's next use i64, which is ignored. All requests are reads.
 
 use std::io::BufRead;
 
@@ -9,7 +9,7 @@ use super::{Sink, extent, in_record, number, records};
 use crate::request::{ReadFault, TracedRequest, Unit};
 
 pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Result<(), ReadFault> {
-    // Objects are whole things with a number of their own, unless the trace says more.
+    // Objects are whole things with a number each, unless the caller gives a unit.
     let unit = unit.unwrap_or(Unit::Page);
     records::<24>(from, |at, record| {
         let seconds = u64::from(u32::from_le_bytes(number(record, 0)));
