@@ -1,4 +1,4 @@
-//! Many inputs of one target, and what is done with one that fails.
+//! Many inputs for one target. A failing one is shortened and saved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,35 +14,35 @@ use crate::subject::{Base, PlantedBug, Told};
 use crate::target::Target;
 use crate::targets;
 
-/// How long a campaign goes on.
+/// What a campaign does, and for how long.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// What is fuzzed.
+    /// The target.
     pub target: Target,
-    /// Decides everything but where the time ends.
+    /// The seed. It decides everything except when the time is up.
     pub seed: u64,
-    /// So many inputs at most.
+    /// The most inputs.
     pub inputs: u64,
-    /// So long at most.
+    /// The longest time.
     pub time: Duration,
-    /// Where failing inputs are saved.
+    /// The directory for failing inputs.
     pub failures: PathBuf,
-    /// A bug of recovery, for tests of the tests.
+    /// A planted bug of recovery, for tests of the tests.
     pub planted: PlantedBug,
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Debug)]
 pub struct CampaignOutcome {
-    /// What was fuzzed.
+    /// The target.
     pub target: Target,
     /// Inputs tried.
     pub inputs: u64,
-    /// In this time.
+    /// The time that it took.
     pub took: Duration,
-    /// How often each kind of verdict came out.
+    /// How many inputs gave each kind of verdict.
     pub verdicts: BTreeMap<&'static str, u64>,
-    /// How many different verdicts, down to their words.
+    /// The number of different verdicts, with their words.
     pub different: usize,
     /// The first failure: what was wrong, and the command that repeats it.
     pub failure: Option<String>,
@@ -67,13 +67,13 @@ impl fmt::Display for CampaignOutcome {
     }
 }
 
-/// How many valid things one campaign starts from. Pools take a while to be made.
+/// How many valid images one campaign starts from. It takes a while to make a pool.
 const BASES: u64 = 24;
 
-/// Inputs that are kept to go on from.
+/// The most inputs that are kept to be spoiled further.
 const KEPT_MAX: usize = 2000;
 
-/// Fuzzes one target until the time or the inputs are used up, or something fails.
+/// Fuzzes one target until the time or the inputs run out, or an input fails.
 #[must_use]
 pub fn fuzz(campaign: &Campaign) -> CampaignOutcome {
     let target = campaign.target;
@@ -135,7 +135,7 @@ fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Told, String> 
     caught(|| targets::run(input, base, planted))
 }
 
-/// Leaves out edits as long as it fails without them.
+/// Removes edits as long as the input fails without them.
 fn shorten(mut input: Input, base: &Base, mut what: String, planted: PlantedBug) -> (Input, String) {
     let mut at = 0;
     while at < input.edits.len() {

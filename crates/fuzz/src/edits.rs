@@ -1,4 +1,4 @@
-//! How bytes are spoiled: where it hurts, and with values at which arithmetic goes wrong.
+//! How to spoil bytes: at sensitive places, and with values at which arithmetic goes wrong.
 
 use headpond_base::BLOCK;
 
@@ -6,7 +6,7 @@ use crate::input::{Edit, Input};
 use crate::seals::Seal;
 use crate::seed::Seed;
 
-/// Values at the edges of what fields hold.
+/// Values at the edges of fields.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -29,7 +29,7 @@ const EDGES: [u64; 16] = [
 /// The most edits of one input.
 const EDITS_MAX: usize = 12;
 
-/// An input of its own, or one that goes further than another.
+/// Spoils a fresh input, or one that was spoiled before.
 pub(crate) fn spoil(seed: &mut Seed, input: &mut Input, bytes: &[u8], seals: &[Seal]) {
     if !input.edits.is_empty() && seed.one_in(4) {
         let gone = seed.index(input.edits.len());
@@ -66,7 +66,7 @@ fn edit(seed: &mut Seed, bytes: &[u8], seals: &[Seal]) -> Edit {
             let at = if seed.one_in(2) { at / BLOCK * BLOCK } else { at };
             Edit::Fill { at, len, byte: [0, 0xff, 0x5a][seed.index(3)] }
         }
-        // What lies elsewhere: a misdirected write, or an older version of the same.
+        // Copies bytes from elsewhere: a misdirected write, or an older version of the same.
         8 if seals.len() > 1 => {
             let (from, to) = (&seals[seed.index(seals.len())], seal.unwrap_or(&seals[seed.index(seals.len())]));
             Edit::Copy { from: from.covers.start, to: to.covers.start, len: from.covers.len().min(to.covers.len()) }
@@ -79,7 +79,7 @@ fn edit(seed: &mut Seed, bytes: &[u8], seals: &[Seal]) -> Edit {
     }
 }
 
-/// A number at an edge, or next to the one that is there.
+/// A number at an edge, or next to the present one.
 fn number(seed: &mut Seed, bytes: &[u8], at: usize) -> Edit {
     let width = [1, 2, 4, 8][seed.index(4)];
     let mut there = [0; 8];

@@ -1,4 +1,4 @@
-//! Reports code that panics or does not end, with the input that caused it.
+//! Reports code that panics or does not end, with its input.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +10,11 @@ use crate::failures::{command, save};
 use crate::input::Input;
 
 thread_local! {
-    /// The last panic's message and place, while something is run whose panics are its errors.
+    /// The message and place of the last panic, while code runs whose panics are its errors.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps panics from printing that are an input's; all others print as ever.
+/// Hides the panics that an input caused. All others print as usual.
 pub fn quiet_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -28,7 +28,7 @@ pub fn quiet_panics() {
     });
 }
 
-/// Runs something; a panic is its error.
+/// Runs code. A panic becomes its error.
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     LAST.with(|last| *last.borrow_mut() = Some(String::new()));
     let result = catch_unwind(AssertUnwindSafe(run));
@@ -36,13 +36,13 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, St
     result.unwrap_or_else(|_| Err(format!("it panicked: {told}")))
 }
 
-/// No input takes longer on any machine, unless it never ends.
+/// No input takes this long on any machine, unless it never ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Watched = Arc<Mutex<Option<(Instant, Input)>>>;
 
-/// Watches over what runs. An input that never ends cannot be stopped from within: it is saved, and the
-/// whole process ends.
+/// Watches the input that runs. One that never ends cannot be stopped from within: it is saved, and the whole process
+/// ends.
 pub(crate) struct Watchdog(Watched);
 
 impl Watchdog {

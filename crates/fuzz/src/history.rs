@@ -1,11 +1,11 @@
-//! What was ever in the files, and which of it may be there now.
+//! All content that the files ever had, and which of it may be there now.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headpond_base::BLOCK;
 
-/// A file's content, as far as it has to be compared.
+/// A file's content, in the form for comparisons.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Content {
     pub(crate) size: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Content {
     blocks: Vec<u64>,
 }
 
-/// What a read gave: `None` for a block that could not be read.
+/// What a read returned: `None` for a block that could not be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) size: u64,
@@ -41,11 +41,11 @@ impl Content {
 
 type State = BTreeMap<u64, Content>;
 
-/// All states that the files were in, one after the other, by inode number.
+/// All states of the files, in order, by inode number.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     states: Vec<State>,
-    /// What was synced last, and what was synced before that.
+    /// The last synced state, and the synced state before it.
     synced: [usize; 2],
 }
 
@@ -56,20 +56,20 @@ impl History {
         history
     }
 
-    /// One more change.
+    /// Adds one more change.
     pub(crate) fn push(&mut self, files: &BTreeMap<u64, Vec<u8>>) {
         self.states.push(files.iter().map(|(inode, bytes)| (*inode, Content::of(bytes))).collect());
     }
 
-    /// All changes up to here are durable. If they changed nothing, as zeros behind a file's end, the log got no batch for
-    /// them, and its last one is that of the sync before.
+    /// Makes all changes up to here durable. If they changed nothing, as zeros after a file's end, the log got no
+    /// batch for them, and its last batch is that of the sync before.
     pub(crate) fn sync(&mut self) {
         let (last, now) = (self.synced[0], self.states.len() - 1);
         let nothing = self.states[last..].iter().all(|state| *state == self.states[last]);
         self.synced = [now, if nothing { self.synced[1] } else { last }];
     }
 
-    /// What is behind this state never was.
+    /// Drops all states after this one: they never were.
     pub(crate) fn forget_after(&mut self, state: usize) {
         self.states.truncate(state + 1);
         self.synced = [state, state];
@@ -79,12 +79,12 @@ impl History {
         self.synced[0]
     }
 
-    /// What was synced before the last sync: the very last batch may be lost to damage unnoticed.
+    /// The state of the sync before the last: damage may lose the very last batch unnoticed.
     pub(crate) const fn synced_before(&self) -> usize {
         self.synced[1]
     }
 
-    /// The newest state that agrees with all that was found.
+    /// The newest state that agrees with everything found.
     pub(crate) fn newest_like(&self, found: &BTreeMap<u64, Found>) -> Option<usize> {
         let agrees = |state: &State| {
             found.iter().all(|(inode, found)| state.get(inode).is_some_and(|content| content.agrees(found)))
@@ -92,7 +92,7 @@ impl History {
         self.states.iter().rposition(agrees)
     }
 
-    /// Whether each block, for itself, once was like that.
+    /// Whether each block, by itself, was once like this.
     pub(crate) fn check_blocks(&self, inode: u64, found: &Found) -> Result<(), String> {
         let zeros = hash(&[0; BLOCK]);
         let contents: Vec<&Content> = self.states.iter().filter_map(|state| state.get(&inode)).collect();
@@ -100,7 +100,7 @@ impl History {
             let Some(block) = block else { continue };
             let whole = (index as u64 + 1) * BLOCK as u64 <= found.size;
             let was = |content: &&Content| content.blocks.get(index) == Some(block);
-            // A size that never was ends within a block: that much of the block is not known.
+            // A size that never was ends within a block. How much of that block should match is unknown.
             let known_size = whole || contents.iter().any(|content| content.size == found.size);
             if known_size && *block != zeros && !contents.iter().any(was) {
                 return Err(format!("block {index} of file {inode} (size {}) has bytes that it never had", found.size));

@@ -1,4 +1,4 @@
-//! One input: something valid by its seed, and what spoils it. As text it is a few short lines.
+//! One input: a seed for something valid, and the edits that spoil it. As text it is a few short lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use crate::target::Target;
 /// One change to some bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Edit {
-    /// Other bytes here.
+    /// Replaces bytes.
     Set { at: usize, bytes: Vec<u8> },
-    /// The same byte all over.
+    /// Fills a range with one byte.
     Fill { at: usize, len: usize, byte: u8 },
-    /// What is at another place.
+    /// Copies bytes from another place.
     Copy { from: usize, to: usize, len: usize },
 }
 
 impl Edit {
-    /// Where it changes something, and how much.
+    /// The range that it changes.
     pub(crate) fn span(&self) -> (usize, usize) {
         match self {
             Self::Set { at, bytes } => (*at, bytes.len()),
@@ -26,7 +26,7 @@ impl Edit {
         }
     }
 
-    /// Changes the bytes, as far as they go.
+    /// Changes the bytes that exist.
     pub(crate) fn apply(&self, image: &mut [u8]) {
         let end = image.len();
         match self {
@@ -52,12 +52,12 @@ impl Edit {
 /// One input of a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Input {
-    /// What it is for.
+    /// The target.
     pub target: Target,
-    /// Decides the valid bytes that it starts from.
+    /// The seed of the valid bytes.
     pub(crate) base: u64,
     pub(crate) edits: Vec<Edit>,
-    /// Checksums over what was edited are made right again.
+    /// Whether checksums over edited bytes are made right again.
     pub(crate) forged: bool,
 }
 

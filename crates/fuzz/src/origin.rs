@@ -1,4 +1,4 @@
-//! An origin in memory: a few files that do at once what they are asked to.
+//! An origin in memory: a few files that carry out each request at once.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use headpond_base::{Buf, BufMut, Errno, ObjectId, UnixNanos};
 use headpond_engine::{OpenFile, Outcome};
 use headpond_format::Stamp;
 
-/// No file is longer: a forged size must not take all memory.
+/// The longest file: a forged size must not take all memory.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ struct File {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     files: BTreeMap<u64, File>,
-    /// Which file each object is.
+    /// The file of each object.
     pub(crate) objects: BTreeMap<ObjectId, u64>,
     clock: i64,
 }
@@ -31,7 +31,7 @@ impl Origin {
         Self { files: files.iter().map(|(inode, bytes)| (*inode, times(bytes))).collect(), clock: 1, ..Self::default() }
     }
 
-    /// A time that is later than all before.
+    /// A time later than all earlier ones.
     pub(crate) fn tick(&mut self) -> UnixNanos {
         self.clock += 1000;
         UnixNanos(self.clock)
@@ -41,7 +41,7 @@ impl Origin {
         self.files.keys().copied().collect()
     }
 
-    /// A file as a front door finds it.
+    /// A file as a front door describes it.
     pub(crate) fn describe(&self, inode: u64) -> Option<OpenFile> {
         let file = self.files.get(&inode)?;
         Some(OpenFile {

@@ -1,4 +1,4 @@
-//! Where the structures of some bytes are, and how the checksum of each is made right again.
+//! Where some bytes have their structures, and how to make the checksum of each right again.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use headpond_format::{
 /// A structure and its checksum.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal {
-    /// What the checksum covers.
+    /// The bytes that the checksum covers.
     pub(crate) covers: Range<usize>,
-    /// Where its four bytes are, which count as zero.
+    /// The place of its four bytes, which count as zero.
     pub(crate) at: usize,
-    /// Where the fields are that matter most.
+    /// The place of the most important fields.
     pub(crate) fields: Range<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Chance from a number: the same number, the same choices (SplitMix64).
+//! Random numbers from a seed: the same seed, the same choices (SplitMix64).
 
 /// The state.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Seed {
         self.below(of) == 0
     }
 
-    /// Bytes that no other number gives.
+    /// Bytes that no other seed gives.
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         for piece in bytes.chunks_mut(8) {
             piece.copy_from_slice(&self.next().to_le_bytes()[..piece.len()]);

@@ -1,10 +1,10 @@
-//! What a target is given, and what it tells.
+//! The input and the result of a target.
 
 use headpond_engine::Mutation;
 
 use crate::seals::Seal;
 
-/// A bug that is planted in recovery, to show that it would be found.
+/// A bug planted in recovery, to show that the fuzzer finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
     /// None.
@@ -25,11 +25,11 @@ impl PlantedBug {
     }
 }
 
-/// How a target took an input.
+/// The result of an input.
 pub(crate) struct Told {
     /// The kind of verdict.
     pub(crate) verdict: &'static str,
-    /// The verdict in its words. Inputs that bring out new ones are worth going on from.
+    /// The verdict in its words. Inputs with new words are spoiled further.
     pub(crate) words: String,
 }
 

@@ -1,9 +1,9 @@
-//! What is fuzzed, by name.
+//! The targets, by name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Something that is read from flash.
+/// A structure that headpond reads from flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A superblock.
@@ -23,7 +23,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Every one.
+    /// All targets.
     pub const ALL: [Self; 7] =
         [Self::Superblock, Self::Settings, Self::Segment, Self::Batch, Self::Record, Self::Checkpoint, Self::Image];
 

@@ -1,4 +1,4 @@
-//! How each target is made and read. A file for each.
+//! How to make and read each target. A file for each.
 
 mod batch;
 mod checkpoint;
@@ -14,7 +14,7 @@ use crate::input::Input;
 use crate::subject::{Base, PlantedBug, Told};
 use crate::target::Target;
 
-/// Something valid.
+/// Valid bytes of a target.
 pub(crate) fn base(target: Target, seed: u64) -> Base {
     match target {
         Target::Superblock => superblock::base(seed),
@@ -27,7 +27,7 @@ pub(crate) fn base(target: Target, seed: u64) -> Base {
     }
 }
 
-/// Has an input read.
+/// Reads an input.
 pub(crate) fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Told, String> {
     let mut bytes = base.bytes.clone();
     for edit in &input.edits {
@@ -55,7 +55,7 @@ pub(crate) fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Tol
     }
 }
 
-/// What decoding came to.
+/// The result of decoding.
 fn told<T>(decoded: Result<T, headpond_format::Damage>) -> Told {
     match decoded {
         Ok(_) => Told { verdict: "taken", words: "taken".to_owned() },
@@ -63,12 +63,12 @@ fn told<T>(decoded: Result<T, headpond_format::Damage>) -> Told {
     }
 }
 
-/// Verdicts that differ in numbers only are alike.
+/// Removes numbers: verdicts that differ only in numbers are alike.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
-/// What decodes must encode to something that decodes to the same.
+/// What decodes must encode to bytes that decode to the same.
 fn same<T: PartialEq + fmt::Debug>(what: &str, one: &T, again: &T) -> Result<(), String> {
     if one == again { Ok(()) } else { Err(format!("{what} reads back as something else: {one:?} and {again:?}")) }
 }

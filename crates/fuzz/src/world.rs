@@ -1,5 +1,5 @@
-//! The real engine on a flash and an origin in memory. What it asks for is done at once; what the flash was
-//! not asked to sync may be lost or torn at a crash, each write on its own.
+//! The real engine on a flash and an origin in memory. Its effects are carried out at once. At a crash each unsynced
+//! write of the flash, by itself, may be lost or torn.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl FlashRead for Flash {
     }
 }
 
-/// What a device writes whole or not at all.
+/// The unit that a device writes whole or not at all.
 const SECTOR: usize = 512;
 
 struct Unsynced {
@@ -43,7 +43,7 @@ pub(crate) struct World {
     now: u64,
     next: u64,
     replies: BTreeMap<RequestId, Reply>,
-    /// The file that is being opened.
+    /// The file that a request opens now.
     opening: Option<u64>,
 }
 
@@ -53,18 +53,18 @@ fn joined(pieces: &[Buf]) -> Vec<u8> {
     bytes
 }
 
-/// More effects than this in one go do not end.
+/// More effects than this for one request never end.
 const EFFECTS_MAX: u32 = 200_000;
 
-/// Sleeps of 50 ms after which an answer does not come any more: an hour of the engine's time.
+/// An answer never comes after this many sleeps of 50 ms: an hour of the engine's time.
 const SLEEPS_MAX: u32 = 72_000;
 
-/// A file that is longer is only looked at in front.
+/// Of a longer file only the start is read.
 const LOOKED_AT: u64 = 1 << 20;
 
 impl World {
-    /// Takes a pool into use, as a mount does. Where the origin's file is not as the pool left it, `decide`
-    /// says whether the pool's data is kept; answers also with those files.
+    /// Takes a pool into use, as a mount does. If the origin's file is not as the pool left it, `decide` says whether
+    /// the pool's data is kept. Returns those files, too.
     pub(crate) fn start(
         flash: Flash,
         mut origin: Origin,
@@ -75,7 +75,7 @@ impl World {
         let mut conflicts = Vec::new();
         origin.objects.clear();
         for object in recovered.objects() {
-            // Only a forged log has volumes here, and no door knows of them.
+            // Only a forged log has volumes here, and no door knows them.
             let inode = object.state.identity.file().map(|file| file.inode);
             let found: Option<OpenObject> = inode.and_then(|inode| origin.describe(inode)).map(OpenObject::from);
             match (recovered.reconcile(object.object, found.as_ref()), &found) {
@@ -101,7 +101,7 @@ impl World {
         Ok((world, conflicts))
     }
 
-    /// Carries out effects until there are none, or as many as given.
+    /// Carries out effects, at most `most`, until there are none.
     fn run(&mut self, most: u32) -> Result<(), String> {
         let mut done = 0;
         loop {
@@ -172,7 +172,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Reply, String> {
         let id = RequestId(self.next);
         self.next += 1;
@@ -187,7 +187,7 @@ impl World {
         Err(format!("never answered: {request:?}"))
     }
 
-    /// Asks, and goes away before or after the answer.
+    /// Sends a request, and leaves before or after the answer.
     pub(crate) fn ask_and_leave(&mut self, request: Request, effects: u32) -> Result<(), String> {
         let id = RequestId(self.next);
         self.next += 1;
@@ -248,7 +248,7 @@ impl World {
         Ok(bytes)
     }
 
-    /// The power goes. Of the writes that were not synced, each is kept, dropped or torn.
+    /// Cuts the power. Each unsynced write is kept, dropped or torn.
     pub(crate) fn crash(mut self, seed: &mut Seed) -> (Flash, Origin) {
         for write in self.unsynced.iter().rev() {
             self.flash.0[write.at..write.at + write.before.len()].copy_from_slice(&write.before);

@@ -110,7 +110,7 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
     bytes
 }
 
-/// What decodes as entries encodes to the same again.
+/// Decodes entries, encodes them, and compares.
 pub(super) fn check_entries(bytes: &[u8]) -> Result<(), String> {
     let Ok(entries) = Entry::decode_all(bytes) else { return Ok(()) };
     let mut again = Vec::new();

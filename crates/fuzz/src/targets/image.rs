@@ -1,11 +1,11 @@
-//! A whole pool, made by the real engine over a known history, and spoiled.
+//! A whole pool, made by the real engine over a known history, and then spoiled.
 //!
-//! - Whatever was done to it: recovery and the examination have a verdict, the same one; what is taken
-//!   into use can be read, written, flushed and left without a panic.
-//! - If no checksum was forged: each block that is read is one that was once there.
-//! - If one block of the pool was damaged: all that is read is one moment's state, and no older than what
-//!   was synced before the last sync. (Damage to the very last batch cannot be told from a torn one.) What
-//!   the examination calls sound or harmless reads without an error.
+//! - Whatever the damage: recovery and the examination have a verdict, and the same one. A pool in use can be read,
+//!   written, flushed and stopped without a panic.
+//! - If no checksum was forged: each block that is read once was there.
+//! - If one block of the pool was damaged: all reads give the state of one moment, and none older than the sync
+//!   before the last. (Damage to the very last batch looks like a torn one.) What the examination calls sound or
+//!   harmless reads without an error.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,14 +29,14 @@ const SEGMENT_BYTES: u64 = 128 << 10;
 const FILES: u64 = 3;
 const FILE_BYTES: usize = 160 << 10;
 
-/// A pool and all that is known of it.
+/// A pool and its history.
 struct Made {
     image: Vec<u8>,
     origin: Origin,
     history: History,
 }
 
-/// Pools that are kept: some MiB each.
+/// The most pools that are kept: some MiB each.
 const KEPT: usize = 64;
 
 fn made(seed: u64) -> Arc<Made> {
@@ -54,7 +54,7 @@ fn made(seed: u64) -> Arc<Made> {
     made
 }
 
-/// Every second pool packs what it writes.
+/// Every second pool packs its writes.
 fn config(base: u64) -> Config {
     Config {
         compression: [Compression::Off, Compression::Lz4, Compression::Off, Compression::Zstd(1)][base as usize % 4],
@@ -67,7 +67,7 @@ fn config(base: u64) -> Config {
     }
 }
 
-/// Some bytes; in pools that pack, bytes that shrink, or none but zeros.
+/// Some bytes. In pools that pack: bytes that shrink, or only zeros.
 fn fill(base: u64, seed: &mut Seed, bytes: &mut [u8]) {
     seed.fill(bytes);
     if base % 2 == 1 {
@@ -138,7 +138,7 @@ fn make(base: u64) -> Result<Made, String> {
             _ => world.sleep(5000)?,
         }
     }
-    // So that later batches say of the ones before that they were durable.
+    // Later batches then say that the earlier ones were durable.
     for _ in 0..3 {
         let request = change(base, &mut seed, &mut world, &mut files)?;
         world.ask(request)?;
@@ -205,7 +205,7 @@ fn change(
     })
 }
 
-/// What survived a crash is what there is from now on.
+/// Makes the survivors of a crash the state from now on.
 fn settle(world: &mut World, history: &mut History, files: &mut BTreeMap<u64, Vec<u8>>) -> Result<(), String> {
     let found = look_at_all(world)?;
     let state = history.newest_like(&found).ok_or("after a crash the files are as they never were")?;
@@ -284,14 +284,14 @@ fn check_what_is_served(
     }
 }
 
-/// Whether one block of the pool was damaged, and with nothing that was written elsewhere.
+/// Whether exactly one block of the pool was damaged, and no bytes of other places were copied into it.
 fn is_one_block(input: &Input) -> bool {
     let [edit] = &input.edits[..] else { return false };
     let (at, len) = edit.span();
     !matches!(edit, Edit::Copy { .. }) && at / BLOCK == (at + len.max(1) - 1) / BLOCK
 }
 
-/// What was recovered can be used: a write, a flush, an orderly end. Errors are answers, too.
+/// Uses a recovered pool: a write, a flush, a stop in order. Errors are answers, too.
 fn use_it(world: &mut World, seed: &mut Seed) -> Result<(), String> {
     for inode in world.origin.inodes() {
         let (object, size) = world.open(inode)?;

@@ -1,4 +1,4 @@
-//! A packed record: verified, and unpacked into the room that it says it needs and no further.
+//! A packed record: it is verified, and unpacked into the space that it claims and no further.
 
 use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, PoolId};
 use headpond_format::{PACKED_BLOCKS_MAX, Writer, pack, seal, verify_packed};
@@ -9,7 +9,7 @@ use crate::subject::{Base, Told};
 const WRITER: Writer = Writer { pool: PoolId([7; 16]), generation: Generation(3) };
 const PLACE: (ObjectId, Block, Writer) = (ObjectId(5), Block(77), WRITER);
 
-/// What must not be written over.
+/// Bytes that must not be overwritten.
 const BEHIND: [u8; 64] = [0xd7; 64];
 
 pub(super) fn base(seed: u64) -> Base {
@@ -25,7 +25,7 @@ pub(super) fn base(seed: u64) -> Base {
     }
     let mut bytes = pack(compression[seed.index(5)], &plain).unwrap_or_else(|| vec![0; 512]);
     seal(&mut bytes, PLACE.0, PLACE.1, PLACE.2);
-    // What a checksum covers is no range here: forged ones are made right in `run`.
+    // A checksum covers no range here: `run` makes forged ones right.
     Base { bytes, seals: Vec::new() }
 }
 

@@ -1,4 +1,4 @@
-//! A superblock: what decodes has a geometry that can be computed with.
+//! A superblock: what decodes has a geometry with which one can compute.
 
 use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, Location, MemberId, OwnerNumber, PoolId};
 use headpond_format::{
@@ -11,7 +11,7 @@ use crate::seals::Seal;
 use crate::seed::Seed;
 use crate::subject::{Base, Told};
 
-/// No number is this large.
+/// The limit of any number.
 const NUMBER_END: u64 = 1 << 63;
 
 pub(super) fn base(seed: u64) -> Base {
@@ -69,7 +69,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
             return Err(format!("a geometry that does not fit itself is taken: {geometry:?}"));
         }
         let again = decode_superblock(&encode_superblock(superblock)).map_err(|damage| damage.to_string())?;
-        // Of a pool without an origin, what is left of one is no part of it.
+        // Without an origin, the remains of one are no part of the pool.
         same("a superblock", superblock, &again)?;
     }
     Ok(told(decoded))
