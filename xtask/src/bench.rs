@@ -1,9 +1,9 @@
-//! The benchmarks, with release builds: the program that users run.
+//! The benchmarks, with release builds: users run these.
 
 use crate::{run_cargo, tree};
 use std::process::ExitCode;
 
-/// Builds what is measured and what measures, and runs it.
+/// Builds the program and the benchmark, and runs it.
 pub fn run(arguments: &[String]) -> ExitCode {
     let mut build = tree::cargo();
     build.args(["build", "-q", "--release", "--bin", "headpond", "--bin", "headpond-lab"]);

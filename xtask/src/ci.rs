@@ -1,7 +1,7 @@
-//! Everything that must hold before a change goes in, in the order in which it fails cheapest.
+//! Everything that must hold before a change goes in. The cheapest failures come first.
 //!
-//! Invariant: every step runs whatever failed before it, so that one run tells everything, and
-//! the last line is `N passed, N failed`.
+//! Invariant: every step runs even if an earlier one failed, so that one run says everything. The last line is `N
+//! passed, N failed`.
 
 use crate::report::Report;
 use crate::{seeds, sim_command, tidy, tree};
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whether the long run of the simulator is part of it.
+/// Whether the checks include the long run of the simulator.
 #[derive(PartialEq, Eq)]
 pub enum Simulator {
     /// The number of seeds that a change must survive.
@@ -18,7 +18,7 @@ pub enum Simulator {
     Skip,
 }
 
-/// Runs all of it.
+/// Runs all checks.
 pub fn run(simulator: Simulator) -> ExitCode {
     let mut report = Report::default();
     step(&mut report, "format", cargo(&["fmt", "--all", "--", "--check"]));
@@ -29,7 +29,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);
-    // Tests of one crate start the binary of another: cargo does not build it for them.
+    // Tests of one crate start the binary of another, which cargo does not build for them.
     step(&mut report, "programs", cargo(&["build", "-q", "--workspace", "--bins"]));
     tests(&mut report, cargo(&["test", "--workspace", "--no-fail-fast"]));
     if simulator == Simulator::Run {
@@ -56,7 +56,7 @@ fn step(report: &mut Report, name: &str, mut command: Command) {
     report.step(name, ok, start.elapsed());
 }
 
-/// Runs the seeds that the tree says. A longer range is `cargo xtask sim --seeds FROM..TO`.
+/// Runs the seeds of `crates/sim/seeds.txt`. For a longer range: `cargo xtask sim --seeds FROM..TO`.
 fn simulate(report: &mut Report) {
     let root = tree::root();
     simulate_range(report, "simulator", seeds::fresh(&root), &[]);
@@ -86,7 +86,7 @@ fn check_tidy(report: &mut Report) {
     report.step("tidy", found.is_empty(), start.elapsed());
 }
 
-/// Runs the tests, showing what they print as it comes and counting from it.
+/// Runs the tests, prints their output as it comes, and counts from it.
 fn tests(report: &mut Report, mut command: Command) {
     heading("tests");
     let start = Instant::now();

@@ -1,7 +1,7 @@
 //! `cargo xtask`: one short command for each habit, the same for people and for CI.
 //!
-//! Invariant: nothing here is needed to build or to use headpond, and nothing here depends on a
-//! crate outside the standard library, so that it starts in a moment on a fresh machine.
+//! Invariant: neither building nor using headpond needs this. It depends on one crate outside the standard library,
+//! so that it starts soon on a fresh machine.
 
 mod bench;
 mod ci;
@@ -71,9 +71,9 @@ fn run_tidy() -> ExitCode {
     }
 }
 
-/// Runs the simulator under a profile of this workspace: `test`, which `ci` has built already, or `simulator`, which takes
-/// longer to build and less for each history. Both are optimized, with overflow checks and debug assertions on, which a
-/// release build would take out of the very code that is on trial.
+/// Runs the simulator under a profile of this workspace: `test`, which `ci` has built already, or `simulator`, which
+/// takes longer to build and less for each history. Both are optimized, with overflow checks and debug assertions. A
+/// release build would remove these from the very code under test.
 fn sim_command(profile: &str, arguments: &[String]) -> Command {
     let mut command = tree::cargo();
     command.args(["run", "-q", "--profile", profile, "--package", "headpond-sim", "--bin", "headpond-sim", "--"]);
@@ -85,7 +85,7 @@ fn run_sim(arguments: &[String]) -> ExitCode {
     run_cargo(sim_command("simulator", arguments))
 }
 
-/// Runs an experiment of the lab with release builds: the program that users run.
+/// Runs an experiment of the lab with release builds: users run these.
 fn run_lab(experiment: &str, arguments: &[String]) -> ExitCode {
     let mut build = tree::cargo();
     build.args(["build", "-q", "--release", "--bin", "headpond", "--bin", "headpond-lab"]);

@@ -1,12 +1,12 @@
-//! Counts what passed and what failed over all steps of a run.
+//! Counts what passed and failed over all steps of a run.
 //!
-//! Invariant: a step that failed in any way counts as at least one failure, so the last line and
-//! the exit status can not say more than was shown.
+//! Invariant: a failed step counts as at least one failure. So the last line and the exit status never claim more
+//! than the run showed.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The sums of a run, and what to look at again.
+/// The sums of a run, and the failures to look at.
 #[derive(Default)]
 pub struct Report {
     passed: u64,
@@ -25,7 +25,7 @@ impl Report {
         }
     }
 
-    /// Counts a step that is many tests, from what cargo printed about them.
+    /// Counts a step of many tests, from cargo's output.
     pub fn tests(&mut self, name: &str, output: &str, ok: bool, took: Duration) {
         let mut summary = summarize(output);
         if !ok && summary.failures.is_empty() {
@@ -69,8 +69,8 @@ struct Summary {
     failures: Vec<String>,
 }
 
-/// Reads the lines that Rust's test harness prints: `test NAME ... FAILED` for each failure and
-/// `test result: ok. 3 passed; 0 failed; 1 ignored; ...` for each binary.
+/// Reads the output of Rust's test harness: `test NAME ... FAILED` for each failure and `test result: ok. 3 passed; 0
+/// failed; 1 ignored; ...` for each binary.
 fn summarize(output: &str) -> Summary {
     let mut summary = Summary::default();
     for line in output.lines() {

@@ -1,4 +1,5 @@
-//! The ranges of seeds that every run of all checks gives to the simulator: `crates/sim/seeds.txt` says which, and why they move.
+//! The ranges of seeds for the simulator in every run of all checks. `crates/sim/seeds.txt` has them, and says why
+//! they move.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Keeps the tree the way the next reader wants to find it. One file for each rule.
+//! Keeps the tree as the next reader wants to find it. One file for each rule.
 //!
-//! Invariant: a rule reads files, or asks cargo, and says what is wrong; it changes nothing.
+//! Invariant: a rule reads files, or asks cargo, and reports what is wrong. It changes nothing.
 
 mod circles;
 mod clock;
@@ -48,7 +48,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// Holds every rule against every file.
+/// Checks every rule on every file.
 pub fn check(root: &Path) -> Vec<Complaint> {
     let files = tree::files(root);
     let mut found = Vec::new();

@@ -1,16 +1,16 @@
-//! The source tree: where it is, which text files it holds.
+//! The source tree: its place, and its text files.
 //!
-//! Invariant: only files that are part of the project are seen; what git ignores by rule
-//! (`target`) and what git keeps for itself is not.
+//! Invariant: it sees only files of the project. It leaves out what git ignores by rule (`target`) and git's own
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A text file of the project.
 pub struct SourceFile {
-    /// Relative to the root, with `/` between its parts.
+    /// The path below the root, with `/` between its parts.
     pub path: String,
-    /// All of it.
+    /// Its text.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ impl SourceFile {
         self.path.ends_with(".md")
     }
 
-    /// Whether this is a script: it says by which interpreter it is run.
+    /// Whether this is a script, which names its interpreter.
     pub fn is_script(&self) -> bool {
         self.text.starts_with("#!/")
     }

@@ -1,9 +1,11 @@
-//! Modules of a crate use each other one way only, so that each can be read with those below it, and without those above.
+//! Modules of a crate use each other in one direction only. So you can read each with those below it, and without
+//! those above.
 //!
-//! Looked at is each folder by itself: its files and its folders are the parts, and what is anywhere within a part counts for
-//! that part. A module and its own children may use each other: they are one part of the folder above. Tests are left out.
+//! The rule looks at each folder by itself. Its files and its folders are the parts, and everything within a part
+//! counts for it. A module and its own children may use each other: they are one part of the folder above. Tests do
+//! not count.
 //!
-//! What a macro is given is not looked into, as it need not be Rust.
+//! The arguments of macros do not count, because they need not be Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +15,19 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 use super::Complaint;
 use crate::tree::SourceFile;
 
-/// Circles that are still to be untied: the folder, and how many of its parts are in one at most. These numbers only get smaller.
+/// Circles that are still to be untied: the folder, and the most parts in one circle. These numbers only become
+/// smaller.
 const KNOWN: [(&str, usize); 1] = [("crates/names/src", 3)];
 
 /// A path to a module, from the root of its crate.
 type Path = Vec<String>;
 
-/// One module: what it names of its crate, and what it passes on.
+/// One module: what it uses of its crate, and what it re-exports.
 #[derive(Default)]
 struct Module {
-    /// Paths that it uses, as it writes them.
+    /// The paths that it uses, as written.
     uses: Vec<Path>,
-    /// By the name under which it makes something of elsewhere its own, where that is.
+    /// Its re-exports: the name here, and where it comes from.
     passes_on: BTreeMap<String, Path>,
 }
 
@@ -61,7 +64,7 @@ fn of_crate(root: &str, files: &[&SourceFile]) -> Vec<Complaint> {
     found
 }
 
-/// Which module a file is; `None` for tests.
+/// The module of a file. `None` for tests.
 fn place(root: &str, path: &str) -> Option<Path> {
     let path = path.strip_prefix(root)?.strip_prefix("/src/")?.strip_suffix(".rs")?;
     let mut place: Path = path.split('/').map(str::to_owned).collect();
@@ -74,14 +77,14 @@ fn place(root: &str, path: &str) -> Option<Path> {
     Some(place)
 }
 
-/// By folder, and by part of it, the other parts that it uses.
+/// By folder and part: the other parts that the part uses.
 fn folders(modules: &BTreeMap<Path, Module>) -> BTreeMap<Path, BTreeMap<String, BTreeSet<String>>> {
     let mut folders: BTreeMap<Path, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for (user, module) in modules {
         for path in &module.uses {
             let Some(used) = resolve(modules, user, path, 0) else { continue };
             let common = user.iter().zip(&used).take_while(|(one, other)| one == other).count();
-            // One within the other has no say.
+            // A module within the other does not count.
             if let (Some(from), Some(to)) = (user.get(common), used.get(common)) {
                 let parts = folders.entry(user[..common].to_vec()).or_default();
                 parts.entry(from.clone()).or_default().insert(to.clone());
@@ -91,10 +94,10 @@ fn folders(modules: &BTreeMap<Path, Module>) -> BTreeMap<Path, BTreeMap<String, 
     folders
 }
 
-/// More steps than that from one module to the next are a mistake of this rule.
+/// More steps from one module to the next are a mistake of this rule.
 const STEPS_MAX: usize = 8;
 
-/// The module that a path leads to, from the module that writes it. `None`: out of the crate.
+/// The module that a path leads to, from the module with the path. `None`: out of the crate.
 fn resolve(modules: &BTreeMap<Path, Module>, from: &Path, path: &[String], steps: usize) -> Option<Path> {
     let mut rest = path;
     let mut at = match rest.first()?.as_str() {
@@ -132,7 +135,7 @@ fn resolve(modules: &BTreeMap<Path, Module>, from: &Path, path: &[String], steps
     }
 }
 
-/// The parts that can be reached from each other, by a walk from each: there are few.
+/// The parts that reach each other, by a walk from each: there are few.
 fn circles(parts: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reach = |from: &String| {
         let mut reached = BTreeSet::new();
@@ -157,7 +160,7 @@ fn circles(parts: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     circles
 }
 
-/// Whether something is there for tests alone.
+/// Whether an item is for tests alone.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")

@@ -1,8 +1,8 @@
-//! The clock is read through the C library.
+//! headpond reads the clock through the C library.
 //!
-//! Without its feature `use-libc`, rustix looks up `clock_gettime` in the kernel's vDSO by itself and aborts the process where
-//! that is missing, as in User Mode Linux 7.2. The C library asks the kernel then. Features of a dependency add up over the
-//! workspace, so one line decides for all crates.
+//! Without its feature `use-libc`, rustix looks up `clock_gettime` in the kernel's vDSO by itself. If that is
+//! missing, as in User Mode Linux 7.2, rustix aborts the process, while the C library asks the kernel. Features of a
+//! dependency add up over the workspace, so one line decides for all crates.
 
 use super::Complaint;
 use crate::tree::SourceFile;

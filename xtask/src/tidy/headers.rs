@@ -1,4 +1,4 @@
-//! Every source file opens with what it keeps true, in words, before any code.
+//! Every source file begins with a header that says in words what the file keeps true.
 
 use super::Complaint;
 use crate::tree::SourceFile;

@@ -1,15 +1,15 @@
-//! What measures and tests headpond is no part of what users run: no bug to plant, no simulator, and without the lab no
-//! modelled device.
+//! The program that users run has none of the parts that measure and test headpond: no planted bugs, no simulator,
+//! and without the lab no modelled device.
 //!
-//! Asked is cargo, for the program alone. A build of the whole workspace turns on what any of its crates wants, which is
-//! right for tests.
+//! The rule asks cargo about the program alone. A build of the whole workspace turns on every feature that any crate
+//! wants, which is right for tests.
 
 use super::Complaint;
 use crate::tree;
 
-/// In no program that users build.
+/// Parts that no program for users has.
 const NEVER: [&str; 3] = ["planted-bugs", "headpond-sim", "headpond-fuzz"];
-/// Only where the lab is.
+/// Parts that only a program with the lab has.
 const WITH_THE_LAB: [&str; 4] = ["headpond-lab", "headpond-modelled", "headpond-models", "headpond-measure"];
 
 /// Complains about instruments in the program.

@@ -1,13 +1,13 @@
-//! A crate uses only the crates below it, so that the engine can be understood, tested and
-//! simulated without anything that does I/O.
+//! A crate uses only the crates below it, so that you can understand, test and simulate the engine without anything
+//! that does I/O.
 
 use super::Complaint;
 use crate::tree::SourceFile;
 
 /// Each crate with the crates of the workspace that it may use, from the lowest layer up.
 ///
-/// Written out rather than derived from an order: the core (up to the engine) never sees a device,
-/// a thread or a file, and a front door never sees another front door.
+/// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
+/// door never sees another front door.
 const LAYERS: [(&str, &[&str]); 23] = [
     ("base", &[]),
     ("measure", &["base"]),
@@ -40,7 +40,7 @@ const LAYERS: [(&str, &[&str]); 23] = [
     ),
 ];
 
-/// Complains about dependencies that go up or sideways, and about crates without a layer.
+/// Complains about dependencies that lead up or sideways, and about crates without a layer.
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     let mut found = Vec::new();
     for file in files {
@@ -64,7 +64,7 @@ pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     found
 }
 
-/// The crates of this workspace that a manifest names in any of its tables of dependencies.
+/// The crates of this workspace in a manifest's tables of dependencies.
 fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
     let mut inside = false;
     let mut found = Vec::new();

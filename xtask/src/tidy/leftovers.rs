@@ -1,9 +1,9 @@
-//! Nothing half-done and nothing of one machine stays in the tree.
+//! The tree keeps nothing half-done and nothing of one machine.
 
 use super::Complaint;
 use crate::tree::SourceFile;
 
-/// What may not stand in a source file. Written in halves, so that this file does not find itself.
+/// Marks that no source file may have. They are written in halves, so that this file does not find itself.
 const MARKS: [&str; 7] = [
     concat!("todo", "!("),
     concat!("unimplemented", "!("),

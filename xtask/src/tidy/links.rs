@@ -1,4 +1,4 @@
-//! Every relative link in a document leads somewhere, headings included.
+//! Every relative link in a document leads somewhere, and so does its heading.
 
 use super::Complaint;
 use crate::tree::SourceFile;
@@ -27,7 +27,7 @@ pub fn check(root: &Path, file: &SourceFile) -> Vec<Complaint> {
     found
 }
 
-/// What `[text](target)` and `<img src="target">` on this line lead to.
+/// The targets of `[text](target)` and `<img src="target">` on this line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let inline = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let images = line.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -52,7 +52,7 @@ fn broken(root: &Path, file: &SourceFile, target: &str) -> Option<String> {
     (!there).then(|| format!("link to {target}: there is no such heading"))
 }
 
-/// The name by which a heading is linked to: lower case, dashes for spaces, other marks left out.
+/// The anchor of a heading: lower case, dashes for spaces, other marks left out.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

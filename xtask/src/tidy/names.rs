@@ -5,7 +5,7 @@ use crate::tree::SourceFile;
 
 const NAMES: [&str; 8] = ["utils", "util", "misc", "helpers", "helper", "stuff", "common", "shared"];
 
-/// Complains about files and directories that are named for nothing.
+/// Complains about files and directories whose names mean nothing.
 pub fn check(file: &SourceFile) -> Option<Complaint> {
     let name =
         file.path.split('/').map(|part| part.split('.').next().unwrap_or(part)).find(|part| NAMES.contains(part));

@@ -1,12 +1,12 @@
-//! The sizes of the crates that ARCHITECTURE.md gives are theirs, within a tenth, and no crate is left out.
+//! ARCHITECTURE.md gives the size of each crate, right to a tenth, and leaves no crate out.
 
 use super::Complaint;
 use crate::tree::SourceFile;
 
-/// A size is for orientation: it may be off by one in so many lines before it has to be written anew.
+/// A size is for orientation: it may be off by one in this many lines.
 const TOLERANCE: usize = 10;
 
-/// Complains about rows of the table of crates whose lines are not what the crate has, and about crates without a row.
+/// Complains about a row whose size is wrong, and about a crate without a row.
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     let Some(page) = files.iter().find(|file| file.path == "ARCHITECTURE.md") else { return Vec::new() };
     let mut found = Vec::new();
