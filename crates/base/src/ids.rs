@@ -92,14 +92,13 @@ impl Block {
 
 /// Where a block's bytes are on flash, in blocks from the start of the pool's first segment.
 ///
-/// It has 40 bits, so a map slot takes eleven bytes and a pool reaches 4 PiB. The largest value is [`Location::ZERO`],
-/// which is no place.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// It has 40 bits, so a map slot takes eleven bytes and a pool reaches 4 PiB.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Location(pub u64);
 
 impl Location {
-    /// Stands for a block of zeros that takes no space on flash.
-    pub const ZERO: Self = Self((1 << 40) - 1);
+    /// Every place comes before this one.
+    pub const END: Self = Self((1 << 40) - 1);
 
     /// Decodes five bytes from flash, little-endian.
     #[must_use]
@@ -118,12 +117,6 @@ impl Location {
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0 + count as u64)
-    }
-}
-
-impl fmt::Debug for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::ZERO { write!(f, "Location(ZERO)") } else { write!(f, "Location({})", self.0) }
     }
 }
 

@@ -8,6 +8,7 @@ mod compression;
 mod errno;
 mod ids;
 mod mode;
+mod ranges;
 mod time;
 
 pub use buf::{Buf, BufMut, keep_up_to};
@@ -18,6 +19,7 @@ pub use ids::{
     Sequence, Stream,
 };
 pub use mode::CacheMode;
+pub use ranges::RangeSet;
 pub use time::{Nanos, UnixNanos};
 
 /// Bytes of a block: the unit of the map, of checksums and of alignment on flash.

@@ -50,9 +50,9 @@ pub(crate) fn verify(
         let to = end * part / parts;
         let mut places: Vec<Place> = Vec::new();
         for object in objects {
-            let there = recovered.blocks(object.object).filter(|(_, slot)| {
-                slot.location != Location::ZERO && !slot.is_blank() && (from..to).contains(&slot.location.0)
-            });
+            let there = recovered
+                .blocks(object.object)
+                .filter(|(_, slot)| !slot.is_blank() && (from..to).contains(&slot.location.0));
             places.extend(there.map(|(block, slot)| Place { object: object.object, block, slot }));
         }
         places.sort_unstable_by_key(|place| (place.slot.extent(), place.object, place.block));

@@ -5,16 +5,16 @@
 //! replay from there makes that exact. It counts once three things are durable, in this order:
 //! every entry that it may show, its own bytes, and the superblock that names it.
 //!
-//! Invariant: a checkpoint that counts has every slot that is dirty. Where room is short, clean ones are left out, slot by
-//! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
-//! walk, is given up, and begun again with what is dirty alone while changes wait.
+//! Invariant: a checkpoint that counts has every slot that is dirty, and all zeros. Where room is short, clean slots are left
+//! out, one by one as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and
+//! behind the walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
 use headpond_format::{
     Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head,
     encode_frame, encode_superblock,
 };
-use headpond_map::{SLOT_BYTES, Slot};
+use headpond_map::{EXTENT_BYTES, SLOT_BYTES, Slot};
 
 use crate::config::Config;
 use crate::locks::OpId;
@@ -41,9 +41,20 @@ const FRAME: usize = 64 << 10;
 /// Bytes before the slots of each chunk.
 const CHUNK_HEAD: u64 = 6;
 
+/// Where in an object a walk is.
+#[derive(Clone, Copy)]
+enum At {
+    /// Before its own entry.
+    Entry,
+    /// At this block of its zeros.
+    Zeros(Block),
+    /// At this chunk of its map.
+    Chunk(u64),
+}
+
 enum Stage {
-    /// Goes on with this object, at this chunk; `None` for the object's own entry.
-    Walking(ObjectId, Option<u64>),
+    /// Goes on with this object, here.
+    Walking(ObjectId, At),
     /// Is given up for its length, and begun again once nothing of it is under way.
     TooLong,
     /// Waits for everything up to here to be durable.
@@ -71,8 +82,8 @@ struct Running {
     room: Room,
 }
 
-/// What a checkpoint leaves out. Packed, or with many dirty zeros, a pool can hold more blocks than there is room for in a
-/// checkpoint. Clean ones that are left out are, after a start, as if they had been evicted.
+/// What a checkpoint leaves out. Packed, a pool can hold more blocks than there is room for in a checkpoint. Clean ones that are
+/// left out are, after a start, as if they had been evicted.
 struct Room {
     /// Bytes of map of which clean slots may fill what dirty ones, here or to come, do not.
     for_map: u64,
@@ -84,7 +95,7 @@ struct Room {
     bare: bool,
     /// Bytes of map that were written.
     used: u64,
-    /// Dirty slots that were written.
+    /// Dirty slots, and extents of zeros, that were written.
     dirty: u64,
 }
 
@@ -101,6 +112,12 @@ impl Room {
         self.dirty += u64::from(slot.dirty);
         self.used += if wanted { slot_bytes } else { 0 };
         wanted
+    }
+
+    /// So many bytes of zeros were written.
+    const fn note_zeros(&mut self, bytes: usize) {
+        self.used += bytes as u64;
+        self.dirty += (bytes / EXTENT_BYTES) as u64;
     }
 }
 
@@ -270,7 +287,7 @@ impl Checkpoints {
         self.running = Some(Running {
             head,
             area: 1 - self.superblock.checkpoint_area,
-            stage: Stage::Walking(ObjectId(0), None),
+            stage: Stage::Walking(ObjectId(0), At::Entry),
             buffer,
             written: 0,
             path_room: 0,
@@ -347,8 +364,8 @@ impl Checkpoints {
         }
         let dirty = of.store.sums().dirty_blocks();
         while running.buffer.len() < PIECE {
-            let Stage::Walking(at, chunk) = running.stage else { break };
-            let Some((id, object)) = of.store.objects().range(at..).next() else {
+            let Stage::Walking(id, at) = running.stage else { break };
+            let Some((&found, object)) = of.store.objects().range(id..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
                 return if is_too_long(of.store, running) {
                     running.stage = Stage::TooLong
@@ -356,29 +373,43 @@ impl Checkpoints {
                     self.end_walk(of, running)
                 };
             };
-            let id = *id;
-            let chunk = chunk.filter(|_| id == at);
-            let Some(chunk) = chunk else {
+            let at = if found == id { at } else { At::Entry };
+            let id = found;
+            let mut payload = id.0.to_le_bytes().to_vec();
+            let head = payload.len();
+            let chunk = match at {
                 // Objects that the log never named need not be remembered.
-                if !object.persisted {
-                    running.stage = Stage::Walking(id.next(), None);
+                At::Entry if !object.persisted => {
+                    running.stage = Stage::Walking(id.next(), At::Entry);
                     continue;
                 }
-                let mut entry = Vec::with_capacity(256);
-                let mut state = object.said();
-                state.path = of.store.path_of(object);
-                running.path_room += PATH_ROOM;
-                if state.path.len() as u64 > running.path_room {
-                    state.path.clear();
+                At::Entry => {
+                    let mut entry = Vec::with_capacity(256);
+                    let mut state = object.said();
+                    state.path = of.store.path_of(object);
+                    running.path_room += PATH_ROOM;
+                    if state.path.len() as u64 > running.path_room {
+                        state.path.clear();
+                    }
+                    running.path_room -= state.path.len() as u64;
+                    Entry::Object { object: id, state }.encode(Sequence(0), &mut entry);
+                    encode_frame(FrameKind::Objects, running.head.counter, &entry, &mut running.buffer);
+                    running.stage = Stage::Walking(id, At::Zeros(Block(0)));
+                    continue;
                 }
-                running.path_room -= state.path.len() as u64;
-                Entry::Object { object: id, state }.encode(Sequence(0), &mut entry);
-                encode_frame(FrameKind::Objects, running.head.counter, &entry, &mut running.buffer);
-                running.stage = Stage::Walking(id, Some(0));
-                continue;
+                At::Zeros(from) => {
+                    let next = object.zeros().encode(from, FRAME / EXTENT_BYTES, &mut payload);
+                    if payload.len() > head {
+                        running.room.note_zeros(payload.len() - head);
+                        encode_frame(FrameKind::Zeros, running.head.counter, &payload, &mut running.buffer);
+                    }
+                    running.stage = Stage::Walking(id, next.map_or(At::Chunk(0), At::Zeros));
+                    continue;
+                }
+                At::Chunk(chunk) => chunk,
             };
-            let (mut next, mut payload, mut all) = (chunk, id.0.to_le_bytes().to_vec(), true);
-            let mut before = payload.len();
+            let (mut next, mut all) = (chunk, true);
+            let mut before = head;
             while payload.len() < FRAME
                 && let Some(number) =
                     object.map().encode_some(next, &mut payload, |slot| running.room.wants(slot, dirty))
@@ -388,15 +419,12 @@ impl Checkpoints {
                 running.room.used += CHUNK_HEAD * u64::from(payload.len() > before);
                 before = payload.len();
             }
-            if all {
-                running.stage = Stage::Walking(id.next(), None);
-            } else if payload.len() == 8 {
-                // All of it was left out.
-                running.stage = Stage::Walking(id, Some(next));
-            } else {
+            // Of what was left out altogether there is no frame.
+            if payload.len() > head {
                 encode_frame(FrameKind::Chunks, running.head.counter, &payload, &mut running.buffer);
-                running.stage = Stage::Walking(id, Some(next));
             }
+            running.stage =
+                if all { Stage::Walking(id.next(), At::Entry) } else { Stage::Walking(id, At::Chunk(next)) };
         }
         if is_too_long(of.store, running) {
             running.stage = Stage::TooLong;
@@ -486,8 +514,7 @@ fn room_for(store: &Store, bare: bool) -> Room {
     let least = all - all / MAP_LEAST_SPARE;
     let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
     let room = all - all / MAP_SPARE;
-    // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
-    // on top.
+    // As they are, all blocks that lie on flash fit, each in a chunk of its own; extents of zeros, which take less, come on top.
     let plain =
         store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= store.log().geometry().data_blocks();
     if plain || store.sums().cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {

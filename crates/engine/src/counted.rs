@@ -3,6 +3,7 @@
 /// What the sums have of one object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct ObjectCounts {
+    /// Of its slots and its extents of zeros.
     pub(crate) map_bytes: u64,
     pub(crate) dirty: bool,
     pub(crate) failing: bool,

@@ -2,14 +2,13 @@
 //! the log being told, and waited for, each time.
 //!
 //! Invariants:
-//! - Whatever is appended of a block takes it out (`Store::set_slot`), and a change through the log takes all out: an
-//!   entry for a range of zeros names more blocks than get a slot.
+//! - Whatever is appended of a block takes it out (`Store::set_slot`), and a change through the log takes all out: not all of
+//!   it gives blocks slots.
 //! - What is in counts once the log is durable up to `said_at`.
 
-use headpond_base::{Block, Sequence};
+use headpond_base::{Block, RangeSet, Sequence};
 
 use crate::locks::Span;
-use crate::ranges::RangeSet;
 
 /// So many ranges are remembered: a writer that goes forward needs one.
 const RANGES_MAX: usize = 64;

@@ -16,7 +16,7 @@
 //!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Keeping::keep_less`]).
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
 use headpond_format::BLOCK_UNITS;
 use headpond_map::Slot;
 use headpond_policy::{Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas};
@@ -387,7 +387,7 @@ impl Keeping<'_> {
         }
         let Some(key) = key_of(object, block) else { return };
         let (_, quotas, pool) = self.parts();
-        let Some(slot) = pool.store.slot(object, block).filter(|slot| slot.location != Location::ZERO) else { return };
+        let Some(slot) = pool.store.slot(object, block) else { return };
         let class = quotas.after_use(now, by, &pool);
         let class = if slot.kept || slot.dirty { class } else { quotas.unkept(class) };
         self.move_to_class(object, block, key, class);
@@ -483,7 +483,7 @@ impl Keeping<'_> {
         }
         // What is left of it: a share may have given it up.
         let Some(slot) = self.store.slot(object, block) else { return };
-        if slot.location == Location::ZERO || !slot.kept && !slot.dirty {
+        if !slot.kept && !slot.dirty {
             return;
         }
         let (cache, _, mut pool) = self.parts();

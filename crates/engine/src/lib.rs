@@ -52,7 +52,6 @@ mod piece;
 mod pool_failed;
 mod promises;
 mod purpose;
-mod ranges;
 mod reclaim;
 mod recovery;
 mod renames;

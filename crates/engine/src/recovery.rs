@@ -14,7 +14,7 @@ use headpond_format::{
     CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow,
     SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame, encode_superblock,
 };
-use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
+use headpond_log::{FlashRead, FoundObject, Log, Mutation, ScanError, Segments, scan};
 use headpond_map::Slot;
 
 use crate::config::Config;
@@ -106,9 +106,9 @@ pub struct RecoveredObject {
     pub object: ObjectId,
     /// What is remembered.
     pub state: ObjectState,
-    /// Blocks that the origin has not got.
+    /// Blocks that the origin has not got; a range of zeros counts as one.
     pub dirty_blocks: u64,
-    /// Blocks on flash.
+    /// Blocks that the pool has, counted alike.
     pub cached_blocks: u64,
     /// Data, size or time that the origin has not got, or may have got without it being known how it is left.
     pub dirty: bool,
@@ -133,12 +133,13 @@ pub fn recover_mutated(
 ) -> Result<Recovered, RecoverError> {
     let scanned = scan(flash, device_bytes, mutation)?;
     let mut store = Store::new(Log::new(scanned.start), ObjectId(scanned.next_object));
-    for (id, state, map) in scanned.objects {
-        store.adopt(id, Object::from_state(state, map));
+    for FoundObject { object, state, map, zeros } in scanned.objects {
+        store.adopt(object, Object::from_state(state, map, zeros));
     }
     for entry in scanned.tail {
         store.replay(entry);
     }
+    store.part_zeros();
     store.settle_paths();
     Ok(Recovered {
         superblock: scanned.superblock,
@@ -189,8 +190,8 @@ impl Recovered {
         let describe = |(id, object): (&ObjectId, &Object)| RecoveredObject {
             object: *id,
             state: object.said(),
-            dirty_blocks: object.map().dirty(),
-            cached_blocks: object.map().blocks(),
+            dirty_blocks: object.dirty_blocks(),
+            cached_blocks: object.cached_blocks(),
             dirty: object.is_dirty() || !object.trust.is_trusted(),
         };
         self.store.objects().iter().map(describe).collect()
@@ -258,7 +259,7 @@ impl Recovered {
         // After a crash, by one that headpond cannot have given it.
         let status_changed = object.state.status_changed(now);
         object.state.flags.ctime_counts &= !status_changed;
-        if object.trust.is_changed_directly() && object.map().dirty() == 0 {
+        if object.trust.is_changed_directly() && object.dirty_blocks() == 0 {
             // Being changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
             // origin: it may be newer than what the origin has after a power cut.

@@ -17,7 +17,7 @@ use crate::treatment::{Handling, Treatment};
 
 /// What a file has dirty goes to the origin before writes bypass. So many runs at most: the sequential run's own beginning,
 /// and little else. Scattered writes would gain more from waiting for others beside them than it does from bypassing.
-const SWITCH_RUNS: usize = 8;
+const SWITCH_RUNS: u64 = 8;
 
 /// A file whose writes were made to bypass, and are cached again since, or which has too much scattered to, is left alone
 /// for this long.
@@ -68,14 +68,14 @@ impl Sequential {
         }
         let some = 2 * self.cutoff.unwrap_or(0) / BLOCK_U64;
         let paused = known.switched_at.is_none_or(|at| now.since(at) >= SWITCH_PAUSE);
-        if known.map().dirty() > some || !paused {
+        if known.dirty_blocks() > some || !paused {
             return false;
         }
         // Looking costs a walk over what is dirty: not for each write that stays.
         known.switched_at = Some(now);
         let dirty: Vec<_> = known.map().dirty_from(Block(0)).map(|(block, _)| block).collect();
         let runs = dirty.chunk_by(|one, next| one.next() == *next).count();
-        runs <= SWITCH_RUNS
+        runs as u64 + known.zeros().extents() <= SWITCH_RUNS
     }
 
     /// A write of a long run bypasses the pool.

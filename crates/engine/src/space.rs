@@ -8,10 +8,9 @@
 //!   nor another file's.
 //! - At most one question is under way.
 
-use headpond_base::{BLOCK_U64, Block, Errno, blocks_for};
+use headpond_base::{BLOCK_U64, Block, Errno, RangeSet, blocks_for};
 
 use crate::locks::OpId;
-use crate::ranges::RangeSet;
 
 /// Changes that are asked for together, at most: what one thread does for the origin in one go.
 const TOGETHER_MAX: usize = 64;
@@ -169,7 +168,7 @@ impl ObjectSpace {
 
     /// The next whole blocks below `end` that the origin keeps for nobody.
     pub(crate) fn next_idle(&self, end: u64) -> Option<Bytes> {
-        self.idle.within(0, end).into_iter().next()
+        self.idle.within(0, end).next()
     }
 
     /// The object ends here now: what lies behind goes.
@@ -238,7 +237,7 @@ impl ObjectSpace {
             let ahead = wish.ahead.filter(|_| !alone);
             wish.need.iter().copied().chain(ahead).for_each(|(start, end)| ranges.add(start, end));
         }
-        let ranges = ranges.beyond(0);
+        let ranges: Vec<Bytes> = ranges.beyond(0).collect();
         self.asked = Some(Asked { wishes, ranges: ranges.clone(), lost: self.lost });
         Some(Question { ranges, user, insists })
     }

@@ -92,7 +92,7 @@ pub struct Stats {
     pub segments_reclaimed: u64,
     /// Writes that had to wait for room or for destage.
     pub stalls: u64,
-    /// Gauge: blocks on flash that the map points to.
+    /// Gauge: blocks that the map points to, and ranges of zeros that the origin has not got.
     pub cached_blocks: u64,
     /// Gauge: bytes of flash that those take. Less than 4 KiB for each where records are packed.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct Stats {
     /// Gauge: blocks of those that are in packed records.
     #[serde(default)]
     pub packed_blocks: u64,
-    /// Gauge: dirty ones of those, and blocks of zeros that the origin has not got.
+    /// Gauge: dirty ones of those, and these ranges, each as one block.
     pub dirty_blocks: u64,
     /// Gauge: blocks that the pool can hold.
     pub pool_blocks: u64,

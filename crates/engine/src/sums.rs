@@ -1,6 +1,6 @@
 //! What the pool holds in all, and how much of that changed since the start.
 //!
-//! Invariant: the sums over slots are what a walk over all maps would count.
+//! Invariant: the sums over slots and extents are what a walk over all maps would count.
 
 use headpond_base::Class;
 use headpond_map::Slot;
@@ -17,6 +17,8 @@ pub(crate) struct Sums {
     packed_blocks: u64,
     blank_blocks: u64,
     class_blocks: [u64; Class::COUNT],
+    /// Each counts as one block that is cached and dirty.
+    zero_extents: u64,
     dirtied_blocks: u64,
     slots_changed: u64,
 }
@@ -39,6 +41,12 @@ impl Sums {
         }
     }
 
+    /// An object had so many extents of zeros, and has so many now.
+    pub(crate) const fn zeros_changed(&mut self, before: u64, now: u64) {
+        self.zero_extents = self.zero_extents + now - before;
+        self.dirtied_blocks += now.saturating_sub(before);
+    }
+
     fn count(&mut self, slot: Slot, by: i32) {
         let units = by * slot.units().cast_signed();
         add(&mut self.cached_blocks, by);
@@ -55,14 +63,14 @@ impl Sums {
         }
     }
 
-    /// Blocks that have a slot.
+    /// Blocks that have a slot, and extents of zeros, which take as much memory as blocks do.
     pub(crate) const fn cached_blocks(&self) -> u64 {
-        self.cached_blocks
+        self.cached_blocks + self.zero_extents
     }
 
-    /// Blocks that the origin has not.
+    /// Blocks that the origin has not, counted alike: zeros take no flash, however many they are.
     pub(crate) const fn dirty_blocks(&self) -> u64 {
-        self.dirty_blocks
+        self.dirty_blocks + self.zero_extents
     }
 
     /// Clean blocks that are worth keeping.

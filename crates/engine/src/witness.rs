@@ -42,7 +42,7 @@ pub struct Conflict {
 
 /// The conflict of an object with the origin as it was found.
 pub(crate) fn conflict(object: &Object, found: Option<Witness>) -> Conflict {
-    Conflict { path: object.state.path.clone(), dirty_blocks: object.map().dirty(), left: object.state.witness, found }
+    Conflict { path: object.state.path.clone(), dirty_blocks: object.dirty_blocks(), left: object.state.witness, found }
 }
 
 /// Compares a volume with the origin as it is now; `None` if the door has no volume of this name.
@@ -50,7 +50,7 @@ pub(crate) fn conflict(object: &Object, found: Option<Witness>) -> Conflict {
 /// `origin_stood`: the origin has lost nothing since the last use, whether synced or not.
 pub(crate) fn reconcile_volume(store: &mut Store, id: ObjectId, found: Option<Witness>, origin_stood: bool) -> Verdict {
     let Some(volume) = store.get_mut(id) else { return Verdict::Forgotten };
-    let dirty = volume.map().dirty() > 0;
+    let dirty = volume.dirty_blocks() > 0;
     match found {
         None if dirty => Verdict::Conflict(conflict(volume, None)),
         None => {

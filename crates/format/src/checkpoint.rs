@@ -73,6 +73,8 @@ pub enum FrameKind {
     Chunks = 3,
     /// The end. A stream without it was cut short.
     End = 4,
+    /// Extents of zeros.
+    Zeros = 5,
 }
 
 /// One frame.
@@ -259,6 +261,7 @@ pub fn decode_frame(bytes: &[u8], counter: u64) -> Result<(Frame<'_>, usize), Da
         2 => FrameKind::Objects,
         3 => FrameKind::Chunks,
         4 => FrameKind::End,
+        5 => FrameKind::Zeros,
         _ => return Err(Damage::Senseless(FRAME, "unknown kind")),
     };
     Ok((Frame { kind, payload }, FRAME_HEAD + len))

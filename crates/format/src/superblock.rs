@@ -241,8 +241,7 @@ fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> 
         && geometry.segments > 0
         && geometry.checkpoint_bytes.is_multiple_of(BLOCK as u64)
         && geometry.checkpoint_bytes >= 2 * BLOCK as u64
-        // The largest location stands for zeros.
-        && whole <= Location::ZERO.0 * BLOCK_U64
+        && whole <= Location::END.0 * BLOCK_U64
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
         && u64::from(geometry.segments) <= slots;
     if fits { Ok(()) } else { Err(Damage::Senseless(WHAT, "geometry does not fit the device")) }

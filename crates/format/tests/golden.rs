@@ -104,18 +104,26 @@ fn frames() -> Vec<u8> {
     entries()[0].encode(Sequence(0), &mut object);
     encode_frame(FrameKind::Segments, COUNTER, &table, &mut out);
     encode_frame(FrameKind::Objects, COUNTER, &object, &mut out);
+    encode_frame(FrameKind::Zeros, COUNTER, &zeros(), &mut out);
     encode_frame(FrameKind::Chunks, COUNTER, &chunks(), &mut out);
     encode_frame(FrameKind::End, COUNTER, &[], &mut out);
     out
 }
 
-/// Object, chunk number, count, and two slots: dirty, and referenced zeros.
+/// Object, and two extents: where each begins and how many blocks it has.
+fn zeros() -> Vec<u8> {
+    let extents = [[5, 0x0000_0100_0000_0000], [0x0000_0111_2233_4455, 1]];
+    let words = [0x8182_8384_8586_8788].into_iter().chain(extents.into_iter().flatten());
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Object, chunk number, count, and two slots: dirty, and kept in another place.
 fn chunks() -> Vec<u8> {
     let mut out = 0x8182_8384_8586_8788_u64.to_le_bytes().to_vec();
     out.extend_from_slice(&0x0102_0304_u32.to_le_bytes());
     out.extend_from_slice(&2_u16.to_le_bytes());
     out.extend_from_slice(&[0x05, 0x02, 0x55, 0x44, 0x33, 0x22, 0x11, 0x99, 0x88, 0x77, 0x66]);
-    out.extend_from_slice(&[0xff, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    out.extend_from_slice(&[0xff, 0x05, 0x5a, 0x4a, 0x3a, 0x2a, 0x1a, 0x9a, 0x8a, 0x7a, 0x6a]);
     out
 }
 
@@ -412,6 +420,7 @@ fn the_frames_that_version_2_wrote_are_read_as_they_were_meant() {
     assert_eq!((kind, SegmentRow::decode_all(table)), (FrameKind::Segments, Ok(rows())));
     let (kind, object) = next();
     assert_eq!((kind, Entry::decode_all(object)), (FrameKind::Objects, Ok(vec![(Sequence(0), entries()[0].clone())])));
+    assert_eq!(next(), (FrameKind::Zeros, &zeros()[..]));
     assert_eq!(next(), (FrameKind::Chunks, &chunks()[..]));
     assert_eq!(next(), (FrameKind::End, &[][..]));
     assert!(rest.is_empty());

@@ -8,7 +8,7 @@ use headpond_format::{
     CheckpointHead, Damage, Entry, FrameKind, Layout, ObjectState, Place, SegmentRow, Superblock,
     decode_checkpoint_head, decode_frame,
 };
-use headpond_map::{ObjectMap, SLOT_BYTES};
+use headpond_map::{ObjectMap, SLOT_BYTES, Zeros};
 
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 
@@ -19,7 +19,19 @@ pub struct Checkpoint {
     /// One row for each segment.
     pub rows: Vec<SegmentRow>,
     /// The objects in order, each once.
-    pub objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
+    pub objects: Vec<FoundObject>,
+}
+
+/// An object as a checkpoint has it. Until the tail is replayed, a block may be one of zeros and have a slot.
+pub struct FoundObject {
+    /// Its name in the pool.
+    pub object: ObjectId,
+    /// What is remembered.
+    pub state: ObjectState,
+    /// Its blocks on flash.
+    pub map: ObjectMap,
+    /// Its blocks of zeros that the origin has not got.
+    pub zeros: Zeros,
 }
 
 /// Reads and checks the whole checkpoint.
@@ -61,17 +73,19 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
                     let Entry::Object { object, state } = entry else {
                         return Err(fail(Damage::Senseless(WHAT, "no object among objects")));
                     };
-                    objects.push((object, state, ObjectMap::default()));
+                    objects.push(FoundObject { object, state, map: ObjectMap::default(), zeros: Zeros::default() });
                 }
             }
+            FrameKind::Zeros => read_zeros(frame.payload, &mut objects)
+                .ok_or_else(|| fail(Damage::Senseless(WHAT, "zeros that make no sense")))?,
             FrameKind::Chunks => read_chunks(frame.payload, &mut objects)
                 .ok_or_else(|| fail(Damage::Senseless(WHAT, "chunks that make no sense")))?,
             FrameKind::End if rest.is_empty() => ended = true,
             FrameKind::End => return Err(fail(Damage::Senseless(WHAT, "an end before its last byte"))),
         }
     }
-    let last = objects.last().map_or(ObjectId(0), |(last, _, _)| *last);
-    if !objects.is_sorted_by(|(one, _, _), (next, _, _)| one < next) || last.0 >= NUMBER_MAX {
+    let last = objects.last().map_or(ObjectId(0), |last| last.object);
+    if !objects.is_sorted_by(|one, next| one.object < next.object) || last.0 >= NUMBER_MAX {
         return Err(fail(Damage::Senseless(WHAT, "objects that are not in order")));
     }
     if rows.len() != geometry.segments as usize {
@@ -87,12 +101,23 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
     Ok(Checkpoint { head, rows, objects })
 }
 
-/// Reads chunks of the last object before them: `object (u64)`, then repeatedly `number (u32), count (u16), slots`.
-fn read_chunks(payload: &[u8], objects: &mut [(ObjectId, ObjectState, ObjectMap)]) -> Option<()> {
-    let (object, mut rest) = payload.split_first_chunk::<8>()?;
+/// The object that zeros or chunks are of, and the rest of their payload. They begin with `object (u64)`, and follow their object
+/// at once, so it is the last.
+fn owner<'a>(payload: &'a [u8], objects: &'a mut [FoundObject]) -> Option<(&'a mut FoundObject, &'a [u8])> {
+    let (object, rest) = payload.split_first_chunk::<8>()?;
     let object = ObjectId(u64::from_le_bytes(*object));
-    // Chunks follow their object directly, so it is the last.
-    let (_, _, map) = objects.last_mut().filter(|(last, _, _)| *last == object)?;
+    objects.last_mut().filter(|last| last.object == object).map(|last| (last, rest))
+}
+
+/// As many extents as fit: `first (u64), blocks (u64)`.
+fn read_zeros(payload: &[u8], objects: &mut [FoundObject]) -> Option<()> {
+    let (owner, extents) = owner(payload, objects)?;
+    owner.zeros.decode(extents).then_some(())
+}
+
+/// As many times as fit `number (u32), count (u16), slots`.
+fn read_chunks(payload: &[u8], objects: &mut [FoundObject]) -> Option<()> {
+    let (FoundObject { map, .. }, mut rest) = owner(payload, objects)?;
     while !rest.is_empty() {
         let (number, after) = rest.split_first_chunk::<4>()?;
         let (count, after) = after.split_first_chunk::<2>()?;

@@ -24,7 +24,7 @@ mod tail;
 
 pub use batches::{Walk, read_footer, walk_segment};
 pub use buffers::Buffers;
-pub use checkpoint::{Checkpoint, read_checkpoint};
+pub use checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 pub use flash_read::{FlashRead, ScanError};
 pub use log::{DataRecord, Log, LogIo, LogStart, Placed, PlacedPacked, WriteId};
 pub use mutation::Mutation;

@@ -30,6 +30,8 @@ pub enum Mutation {
     SyncOneSegment,
     /// Recovery takes, of each segment, the batches before its first torn one, whatever is missing in others.
     ChainBySegment,
+    /// A range of zeros that went to the origin counts as clean with what was written into it meanwhile.
+    CleanWrittenZeros,
     /// A sync is answered when the first of several devices is done. This bug lies where syncs are carried out, not in
     /// the log.
     SyncOneDevice,
@@ -46,7 +48,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 13] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -59,5 +61,6 @@ impl Mutation {
         ("sync-one-segment", Self::SyncOneSegment),
         ("chain-by-segment", Self::ChainBySegment),
         ("sync-one-device", Self::SyncOneDevice),
+        ("clean-written-zeros", Self::CleanWrittenZeros),
     ];
 }

@@ -2,15 +2,14 @@
 //!
 //! The scan writes nothing, so you can interrupt and repeat it with the same result.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, SegmentId, Stream};
+use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, SegmentId, Stream};
 use headpond_format::{
-    Addresses, BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentState,
-    Superblock, decode_checkpoint_head, decode_superblock,
+    Addresses, BLOCK_UNITS, Damage, Entry, Geometry, SUPERBLOCK_SLOTS, SegmentHead, SegmentState, Superblock,
+    decode_checkpoint_head, decode_superblock,
 };
-use headpond_map::ObjectMap;
 
 use crate::batches::{WantedBatches, life_at, walk, was_head};
-use crate::checkpoint::{Checkpoint, read_checkpoint};
+use crate::checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 use crate::log::LogStart;
 use crate::mutation::Mutation;
@@ -22,7 +21,7 @@ pub struct Scanned {
     /// The superblock that counts.
     pub superblock: Superblock,
     /// Objects of the checkpoint, with their blocks.
-    pub objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
+    pub objects: Vec<FoundObject>,
     /// The entries to replay on them, in order.
     pub tail: Vec<TailEntry>,
     /// Where the log goes on.
@@ -111,7 +110,7 @@ fn scan_from(
         }
     }
     let tail = judge(found, flash, &geometry, head.replay_from, head.last_host, durable, mutation)?;
-    let last_object = checkpoint.objects.last().map_or(0, |(last, _, _)| last.0);
+    let last_object = checkpoint.objects.last().map_or(0, |last| last.object.0);
     let next_object = head.next_object.max(last_object + 1);
     let epoch = Epoch(head.epoch.0.max(superblock.epoch.0) + 1);
     if [next_batch.0, next_sequence.0, next_generation.0, next_object, epoch.0, superblock.counter]
@@ -190,12 +189,9 @@ fn drop_foreign_slots(
     geometry: &Geometry,
     superblock: &Superblock,
 ) -> Result<(), ScanError> {
-    for (_, _, map) in &mut checkpoint.objects {
+    for FoundObject { map, .. } in &mut checkpoint.objects {
         let mut foreign: Vec<Block> = Vec::new();
         for (block, slot) in map.range(Block(0), Block(u64::MAX)) {
-            if slot.location == Location::ZERO {
-                continue;
-            }
             let index = geometry.segment_of(slot.location).0 as usize;
             let (Some(row), Some(life)) = (checkpoint.rows.get(index), lives.get(index)) else {
                 let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));

@@ -1,4 +1,5 @@
-//! The map: which blocks of an object are on flash, where, and with which checksum.
+//! The map: which blocks of an object are on flash, where, and with which checksum; and which are zeros that the origin has
+//! not got ([`Zeros`]), which lie nowhere.
 //!
 //! Invariants:
 //! - A block has one slot or none.
@@ -12,8 +13,10 @@ mod chunk;
 mod object_map;
 mod packed;
 mod slot;
+mod zeros;
 
 pub use chunk::CHUNK_BLOCKS;
 pub use object_map::ObjectMap;
 pub use packed::PackedPlace;
 pub use slot::{SLOT_BYTES, Slot};
+pub use zeros::{EXTENT_BYTES, Zeros};

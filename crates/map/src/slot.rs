@@ -12,7 +12,7 @@ pub const SLOT_BYTES: usize = 11;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// Where the block's bytes lie. In a packed record: where the record begins. In a blank record: the head of its
-    /// batch. For a block of zeros without a record: [`Location::ZERO`].
+    /// batch.
     pub location: Location,
     /// The checksum that the bytes must have. In a packed record: the [`PackedPlace`].
     pub checksum: u32,
@@ -58,12 +58,12 @@ impl Slot {
         (self.location, self.checksum, self.packed) == (other.location, other.checksum, other.packed)
     }
 
-    /// Units of 512 bytes on flash that the block takes: none for zeros, its share for a block of a packed record.
+    /// Units of 512 bytes on flash that the block takes: none in a blank record, its share for a block of a packed record.
     #[must_use]
     pub fn units(&self) -> u32 {
         match self.in_record() {
-            _ if self.location == Location::ZERO || self.is_blank() => 0,
             Some(place) => place.share(),
+            None if self.is_blank() => 0,
             None => BLOCK_UNITS,
         }
     }
@@ -131,7 +131,7 @@ impl Packed {
     /// Whether the slot makes sense: a packed record is within bounds, and a blank one has no other bits.
     pub(crate) fn makes_sense(self) -> bool {
         let slot = self.slot();
-        let nothing_said = !slot.is_blank() || slot.checksum == BLANK_WORD && slot.location != Location::ZERO;
+        let nothing_said = !slot.is_blank() || slot.checksum == BLANK_WORD;
         nothing_said && slot.in_record().is_none_or(|place| place.makes_sense())
     }
 
@@ -162,12 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_slot_that_says_more_or_lies_nowhere_makes_no_sense() {
+    fn a_blank_slot_that_says_more_makes_no_sense() {
         let slot = Slot::blank(Location(77), true, false, Class::EVERYBODY);
         for bit in (0..3).chain(10..32) {
             assert!(!Packed::new(5, Slot { checksum: slot.checksum | 1 << bit, ..slot }).makes_sense(), "bit {bit}");
         }
-        assert!(!Packed::new(5, Slot { location: Location::ZERO, ..slot }).makes_sense());
         // A block that is stored as it is may have any checksum.
         assert!(!Slot { packed: false, ..slot }.is_blank());
     }

@@ -176,7 +176,12 @@ pub const METRICS: &[Metric] = &[
         packed_blocks,
         "Clean and dirty bytes that are compressed on flash, counted uncompressed"
     ),
-    blocks!(Gauge, "dirty_bytes", dirty_blocks, "Dirty bytes in the pool: newer than the origin"),
+    blocks!(
+        Gauge,
+        "dirty_bytes",
+        dirty_blocks,
+        "Dirty bytes in the pool: newer than the origin; a range of zeros counts as 4 KiB"
+    ),
     Metric {
         name: "oldest_dirty_age_seconds",
         kind: MetricKind::Gauge,

@@ -163,7 +163,7 @@ impl Destaging<'_> {
         let wanted = self.destage.noted.iter().chain(buried).filter(|object| scope.holds(**object));
         let left: BTreeMap<_, _> = wanted
             .map(|object| {
-                let blocks = store.get(*object).map_or(0, |known| known.map().dirty());
+                let blocks = store.get(*object).map_or(0, |known| known.dirty_blocks());
                 (*object, Left { next: Block(0), blocks, left_again: 0, failures: 0 })
             })
             .collect();
@@ -241,7 +241,7 @@ impl Destaging<'_> {
                     flush.take_out(object);
                     continue;
                 };
-                flush.has_at_most(object, known.map().dirty());
+                flush.has_at_most(object, known.dirty_blocks());
                 if !settled || known.name.is_being_buried() {
                     continue;
                 }

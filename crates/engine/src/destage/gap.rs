@@ -20,7 +20,7 @@
 //!
 //! Whatever does not fit is no error: the runs go alone. So does a write over gaps that the origin refuses.
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Location, ObjectId};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, ObjectId};
 use headpond_map::Slot;
 use headpond_policy::{Gap, Joined, WriteRun, join};
 
@@ -59,7 +59,7 @@ impl Destaging<'_> {
                 }
                 _ => Gap::Closed,
             };
-            let blocks = run.slots.len() as u64;
+            let blocks = run.weight();
             gaps.push((WriteRun { first: run.first.0, blocks, dirty: blocks }, gap));
             before = Some(run);
         }
@@ -226,12 +226,12 @@ fn open_to(known: &Object, to: Block) -> bool {
 /// What lies from `from` up to `to`.
 fn gap_of(known: &Object, from: Block, to: Block, widest: u64) -> Gap {
     let blocks = to.0 - from.0;
-    if blocks > widest || !open_to(known, to) {
+    if blocks > widest || !open_to(known, to) || known.zeros().has_any(from, to) {
         return Gap::Closed;
     }
     let mut clean = 0;
     for (_, slot) in known.map().range(from, to) {
-        if slot.location == Location::ZERO || slot.is_blank() && !slot.dirty {
+        if slot.is_blank() && !slot.dirty {
             return Gap::Closed;
         }
         clean += u64::from(!slot.dirty);

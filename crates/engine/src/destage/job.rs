@@ -9,14 +9,14 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, Sequence, blocks_for};
+use headpond_base::{Block, Errno, Nanos, ObjectId, RangeSet, Sequence};
 use headpond_format::Stamp;
 use headpond_log::Mutation;
 use headpond_map::Slot;
 
 use super::group::Group;
 use super::moves::Moves;
-use super::run::{Run, pieces};
+use super::run::{DirtyPart, Run, pieces};
 use super::{Destaging, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
 use crate::purpose::{JobEffect, JobId, Purpose, Written};
@@ -88,7 +88,7 @@ pub(super) struct Job {
     /// Writes nothing: its dirty data stays, and only the stamp by which the file is known again
     /// is taken.
     only_stamp: bool,
-    /// Blocks that it made clean.
+    /// Blocks that it made clean, and extents of zeros.
     pub(super) cleaned: u64,
     pub(super) moves: Moves,
 }
@@ -146,7 +146,7 @@ impl Job {
         let group = &mut self.groups[index];
         self.runs[group.runs.clone()].iter_mut().for_each(|run| run.unreadable = true);
         let first = self.runs.len();
-        self.runs.extend(Run::collect(blocks).into_iter().map(|run| Run { group: index, ..run }));
+        self.runs.extend(Run::of_data(blocks).into_iter().map(|run| Run { group: index, ..run }));
         // What was planned as one write without gaps is not worth reading what lies in those that came.
         group.apart |= group.alone();
         group.runs = first..self.runs.len();
@@ -348,7 +348,7 @@ impl Destaging<'_> {
         }
     }
 
-    /// Takes dirty durable blocks in order, neighbours together. A paced job waits once for those that are not
+    /// Takes dirty durable blocks and zeros in order, neighbours together. A paced job waits once for those that are not
     /// durable yet: one that reclaim has just moved may be old, and would wait for another way through all.
     ///
     /// It looks at more than it is to bring: a round that ended after so many blocks would cut in two what goes to the
@@ -356,29 +356,28 @@ impl Destaging<'_> {
     fn pick(&mut self, job: &mut Job) {
         let known = self.store.known(job.object);
         let [aim, most] = [job.aim, ROUND_BLOCKS].map(|blocks| usize::try_from(blocks).unwrap_or(usize::MAX));
-        let slots: Vec<_> = known.map().dirty_from(job.from).take(most.saturating_add(1)).collect();
-        let durable = |slot: &Slot| {
-            slot.location == headpond_base::Location::ZERO
-                || self.store.log().is_durable(slot.location)
-                || !self.store.takes_writes()
+        let dirty = DirtyPart::of(known, job.from, most.saturating_add(1));
+        // Zeros are: the object's shape is.
+        let durable = |dirty: &DirtyPart| {
+            dirty.slot.is_none_or(|slot| self.store.log().is_durable(slot.location)) || !self.store.takes_writes()
         };
-        if !job.urgent && !job.waited && !slots.iter().take(aim).all(|(_, slot)| durable(slot)) {
+        if !job.urgent && !job.waited && !dirty.iter().take(aim).all(durable) {
             job.waited = true;
             job.stage = Stage::Announced(self.store.want_all_durable());
             return;
         }
         let mut picked = Vec::new();
-        for (number, (block, slot)) in slots.into_iter().enumerate() {
+        for (number, dirty) in dirty.into_iter().enumerate() {
             // Those that are left count, too: else a round with one of them would look like the object's last.
             if number == most {
-                job.stop_before(block);
+                job.stop_before(dirty.first);
                 break;
             }
-            if durable(&slot) {
-                picked.push((block, slot));
+            if durable(&dirty) {
+                picked.push(dirty);
             } else {
                 // Written since; the next round begins with it.
-                job.leave(block);
+                job.leave(dirty.first);
             }
         }
         job.runs = Run::collect(&picked);
@@ -397,7 +396,7 @@ impl Destaging<'_> {
             }
             time = time.saturating_sub(joined.cost.0);
             let runs = taken..taken + joined.runs;
-            blocks += job.runs[runs.clone()].iter().map(|run| run.slots.len() as u64).sum::<u64>();
+            blocks += job.runs[runs.clone()].iter().map(Run::weight).sum::<u64>();
             job.runs[runs.clone()].iter_mut().for_each(|run| run.group = job.groups.len());
             job.groups.push(Group::of(runs));
             taken += joined.runs;
@@ -421,7 +420,7 @@ impl Destaging<'_> {
             let group = &job.groups[index];
             let runs = group.runs.clone();
             let left = job.runs[runs.clone()].iter().filter(|run| !run.unreadable);
-            let blocks: u64 = left.map(|run| run.slots.len() as u64).sum();
+            let blocks: u64 = left.map(Run::weight).sum();
             if blocks == 0 {
                 continue;
             }
@@ -455,22 +454,26 @@ impl Destaging<'_> {
 
     /// Takes the blocks of a group as they are now. One that was written since, and is not durable yet, or is
     /// not dirty any more, or has become zeros, is left for the next round: its place on flash may be
-    /// another's by now, and zeros must not take the space of what came after them. Its neighbours go all the same, or
-    /// what lies beside a block that is written all the time would grow old. One that was only moved holds
-    /// what was durable when it was picked, and still is in its old place until it is in the new one.
+    /// another's by now. Its neighbours go all the same, or what lies beside a block that is written all the time would grow
+    /// old. One that was only moved holds what was durable when it was picked, and still is in its old place until it is in the
+    /// new one. A range of zeros goes whole or not at all: it must not take the space of what was written into it since.
     fn leave_changed(&self, job: &mut Job, index: usize) {
         let Some(known) = self.store.get(job.object) else { return };
         let (mut stay, mut changed) = (Vec::new(), false);
         for number in job.groups[index].runs.clone() {
             let run = &mut job.runs[number];
-            let zeros = run.zeros();
+            if run.zeros() {
+                if !known.zeros().has_all(run.first, run.end()) {
+                    job.leave_run(number);
+                }
+                continue;
+            }
             let picked = |block: Block| usize::try_from(block.0 - run.first.0).ok().and_then(|at| run.slots.get(at));
             let as_before = |(block, slot): &(Block, Slot)| {
                 let durable = !self.store.takes_writes()
-                    || zeros
                     || self.store.log().is_durable(slot.location)
                     || picked(*block).is_some_and(|picked| job.moves.same(*block, *picked, *slot));
-                slot.dirty && durable && (slot.location == headpond_base::Location::ZERO) == zeros
+                slot.dirty && durable
             };
             let now: Vec<_> = known.map().range(run.first, run.end()).filter(as_before).collect();
             if now.len() == run.slots.len() {
@@ -479,10 +482,7 @@ impl Destaging<'_> {
                 changed = true;
                 job.leave_run(number);
             }
-            // A range of zeros goes whole or not at all.
-            if !zeros || !job.runs[number].unreadable {
-                stay.extend(now);
-            }
+            stay.extend(now);
         }
         if changed && !stay.is_empty() {
             job.pick_anew(index, &stay);
@@ -496,7 +496,7 @@ impl Destaging<'_> {
         let (size, origin_size) = (known.state.size, known.origin_size);
         let run = &mut job.runs[index];
         let start = run.first.byte();
-        let end = (start + run.slots.len() as u64 * BLOCK_U64).min(size);
+        let end = run.end().byte().min(size);
         let zero_end = end.min(origin_size);
         if run.unreadable || start >= end || run.zeros() && start >= zero_end {
             job.under_way -= 1;
@@ -644,8 +644,22 @@ impl Destaging<'_> {
         if log_works && known.persisted {
             self.store.persist(object);
         }
-        let mut clean: Vec<Block> = Vec::new();
+        let mut clean = RangeSet::default();
         for run in job.runs.drain(..).filter(|run| !run.unreadable) {
+            if run.zeros() {
+                let before = self.store.known(object).zeros().extents();
+                let end = run.end().min(Block::holding(valid));
+                for (first, end) in self.store.mark_zeros_clean(object, run.first, end) {
+                    clean.add(first.0, end.0);
+                }
+                if Mutation::CleanWrittenZeros.is_planted(self.config.mutation) {
+                    let written: Vec<_> = self.store.known(object).map().range(run.first, end).collect();
+                    written.into_iter().for_each(|(block, _)| self.store.mark_clean(object, block));
+                    clean.add(run.first.0, end.0);
+                }
+                // A part of an extent is none.
+                job.cleaned += before.saturating_sub(self.store.known(object).zeros().extents());
+            }
             for (index, slot) in (0..).zip(&run.slots) {
                 let block = run.first.plus(index);
                 let present = self.store.get(object).and_then(|known| known.map().get(block));
@@ -653,28 +667,19 @@ impl Destaging<'_> {
                 if same && block.plus(1).byte() <= valid {
                     self.store.mark_clean(object, block);
                     self.keeping().note_clean(object, block);
-                    clean.push(block);
+                    clean.add(block.0, block.0 + 1);
+                    job.cleaned += 1;
                 }
             }
         }
-        job.cleaned = clean.len() as u64;
         self.stats.destaged_blocks += job.cleaned;
         self.origin_space.promises.spend(job.cleaned);
         if !log_works {
             self.store.known(object).status.note_cleaning(false);
             return;
         }
-        for neighbours in clean.chunk_by(|one, next| one.next() == *next) {
-            let (first, blocks) = (neighbours[0], neighbours.len() as u64);
-            self.store.say_clean(object, first, blocks);
-        }
-        let known = self.store.known(object);
-        if known.map().dirty() == 0 && std::mem::take(&mut known.zeros_unsaid) {
-            // One that was cut to nothing has none.
-            let blocks = blocks_for(known.state.size);
-            if blocks > 0 {
-                self.store.say_clean(object, Block(0), blocks);
-            }
+        for (first, end) in clean.beyond(0) {
+            self.store.say_clean(object, Block(first), end - first);
         }
         let known = self.store.known(object);
         known.status.note_cleaning(false);

@@ -348,7 +348,7 @@ impl Destaging<'_> {
             let quiet = known.opens == 0 || self.now.since(known.changed_at) >= QUIET;
             let granted = self.destage.governor.grants_a_job(self.store.sums().dirty_blocks());
             // The pace is one of blocks, and stands still when there are none: a size alone goes as a time does.
-            let worth = known.data_dirty() && granted || known.map().dirty() == 0 && quiet;
+            let worth = known.data_dirty() && granted || known.dirty_blocks() == 0 && quiet;
             if worth && self.may_start(object) {
                 // About a second's worth; at full speed the job's time bounds it.
                 let aim = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };

@@ -3,7 +3,7 @@
 //!
 //! Invariant: it turns back at most once for a block in each way through all that is dirty, so a way ends.
 
-use headpond_base::{Block, Location, Nanos};
+use headpond_base::{Block, Nanos};
 use headpond_map::Slot;
 
 use super::Destaging;
@@ -25,8 +25,7 @@ impl Destaging<'_> {
         };
         let end = job.forward.unwrap_or(Block(u64::MAX));
         let mut passed = self.store.get(job.object)?.map().dirty_from(from).take_while(|(block, _)| *block < end);
-        let overdue =
-            |slot: Slot| slot.location != Location::ZERO && self.now.since(self.store.dirty_since(slot)) >= old;
+        let overdue = |slot: Slot| self.now.since(self.store.dirty_since(slot)) >= old;
         let (block, _) = passed.find(|(_, slot)| overdue(*slot))?;
         self.destage.turned_back = Some((job.object, block));
         Some(block)

@@ -1,54 +1,103 @@
-//! A run: neighbouring dirty blocks of one object that go to the origin in one write.
+//! A run: neighbouring dirty blocks of one object that go to the origin in one write, or one range of zeros.
 
-use headpond_base::{Block, Buf, BufMut, Location};
-use headpond_map::Slot;
+use headpond_base::{BLOCK_U64, Block, Buf, BufMut};
+use headpond_map::{Slot, Zeros};
 use headpond_policy::Merge;
+
+use crate::store::object::Object;
 
 /// The largest origin write, in blocks: 1 MiB.
 pub(super) const RUN_BLOCKS_MAX: usize = 256;
 
-/// Neighbouring dirty blocks, all data or all zeros.
+/// The largest range of zeros that the origin is asked for at once, in blocks: 1 GiB. File systems make a hole while they hold the
+/// file, so that a miss in it waits that long: where there was data, a thousandth of a second for each MiB on a disk at most.
+/// In a file of holes a hole costs nothing, so that a large one costs a request of the origin for each GiB.
+const ZEROS_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_U64;
+
+/// What a job may bring, in order: a dirty block with its slot, or a part of an extent of zeros.
+pub(super) struct DirtyPart {
+    pub(super) first: Block,
+    end: Block,
+    pub(super) slot: Option<Slot>,
+}
+
+impl DirtyPart {
+    /// The first of them from `from` on, so many at most.
+    pub(super) fn of(known: &Object, from: Block, most: usize) -> Vec<Self> {
+        let data =
+            known.map().dirty_from(from).map(|(first, slot)| Self { first, end: first.next(), slot: Some(slot) });
+        let parts = known.zeros().within(from, Zeros::END).flat_map(|(first, end)| {
+            let starts = (first.0..end.0).step_by(ZEROS_BLOCKS_MAX as usize).map(Block);
+            starts.map(move |first| Self { first, end: first.plus(ZEROS_BLOCKS_MAX).min(end), slot: None })
+        });
+        let mut found: Vec<Self> = data.take(most).chain(parts.take(most)).collect();
+        found.sort_unstable_by_key(|dirty| dirty.first);
+        found.truncate(most);
+        found
+    }
+}
+
+/// Neighbouring dirty blocks, or a range of zeros.
 pub(super) struct Run {
     pub(super) first: Block,
-    /// As they were when the run was picked.
+    /// As they were when the run was picked; none of zeros.
     pub(super) slots: Vec<Slot>,
+    /// How many blocks of zeros it has, if it is one of zeros.
+    pub(super) zeros: u64,
     /// The blocks' bytes, as far as they are read.
     pub(super) bytes: Vec<Option<Buf>>,
     /// Flash reads under way.
     pub(super) reading: u32,
     /// The group of runs that it goes with.
     pub(super) group: usize,
-    /// Dirty data that cannot be read: the run must not be written.
+    /// DirtyPart data that cannot be read: the run must not be written.
     pub(super) unreadable: bool,
 }
 
 impl Run {
-    pub(super) fn zeros(&self) -> bool {
-        self.slots[0].location == Location::ZERO
+    pub(super) const fn zeros(&self) -> bool {
+        self.zeros > 0
     }
 
     /// The block behind it.
     pub(super) fn end(&self) -> Block {
-        self.first.plus(self.slots.len() as u64)
+        self.first.plus(self.zeros + self.slots.len() as u64)
     }
 
-    /// Runs of blocks that come in order: neighbours together, data and zeros apart.
-    pub(super) fn collect(blocks: &[(Block, Slot)]) -> Vec<Self> {
+    /// As how many blocks it counts: zeros, however many, as one.
+    pub(super) fn weight(&self) -> u64 {
+        u64::from(self.zeros()) + self.slots.len() as u64
+    }
+
+    fn new(first: Block, slots: Vec<Slot>, zeros: u64) -> Self {
+        Self { first, slots, zeros, bytes: Vec::new(), reading: 0, group: 0, unreadable: false }
+    }
+
+    /// Runs of what comes in order: neighbours together, ranges of zeros as they are.
+    pub(super) fn collect(dirty: &[DirtyPart]) -> Vec<Self> {
         let mut runs = Vec::new();
-        for alike in
-            blocks.chunk_by(|(_, one), (_, next)| (one.location == Location::ZERO) == (next.location == Location::ZERO))
-        {
+        for alike in dirty.chunk_by(|one, next| one.slot.is_some() && next.slot.is_some()) {
+            let mut slots = alike.iter().filter_map(|dirty| dirty.slot);
+            if slots.clone().next().is_none() {
+                runs.extend(alike.iter().map(|dirty| Self::new(dirty.first, Vec::new(), dirty.end.0 - dirty.first.0)));
+                continue;
+            }
             let mut merge = Merge::new(RUN_BLOCKS_MAX as u64, 0);
-            let mut found: Vec<_> = alike.iter().filter_map(|(block, _)| merge.push(block.0)).collect();
+            let mut found: Vec<_> = alike.iter().filter_map(|dirty| merge.push(dirty.first.0)).collect();
             found.extend(merge.end());
-            let mut slots = alike.iter().map(|(_, slot)| *slot);
             runs.extend(found.into_iter().map(|run| {
                 let count = usize::try_from(run.blocks).expect("a run is bounded");
-                let slots = slots.by_ref().take(count).collect();
-                Self { first: Block(run.first), slots, bytes: Vec::new(), reading: 0, group: 0, unreadable: false }
+                Self::new(Block(run.first), slots.by_ref().take(count).collect(), 0)
             }));
         }
         runs
+    }
+
+    /// The same of blocks of data.
+    pub(super) fn of_data(blocks: &[(Block, Slot)]) -> Vec<Self> {
+        let dirty =
+            blocks.iter().map(|(first, slot)| DirtyPart { first: *first, end: first.next(), slot: Some(*slot) });
+        Self::collect(&dirty.collect::<Vec<_>>())
     }
 }
 

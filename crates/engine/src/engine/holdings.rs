@@ -35,8 +35,8 @@ impl Engine {
         let shown = |object: &Object| Holding {
             identity: object.state.identity,
             path: self.store.path_of(object),
-            blocks: object.map().blocks(),
-            dirty_blocks: object.map().dirty(),
+            blocks: object.cached_blocks(),
+            dirty_blocks: object.dirty_blocks(),
             stored_bytes: object.stored_units * UNIT as u64,
         };
         held.into_values().map(shown).collect()

@@ -52,16 +52,20 @@ impl Engine {
     }
 }
 
-/// What lies between an object's dirty blocks, with or without slots: a replay could find there what was evicted.
+/// What lies between an object's dirty blocks, data or zeros, with or without slots: a replay could find there what was evicted.
 fn not_dirty(known: &Object) -> Vec<Span> {
-    let mut spans = Vec::new();
-    let mut first = Block(0);
+    let mut dirty = known.zeros().clone();
     for (block, _) in known.map().dirty_from(Block(0)) {
-        if first < block {
-            spans.push(Span { first, end: block });
-        }
-        first = block.next();
+        dirty.add(block, block.next());
     }
-    spans.push(Span { first, end: Block(u64::MAX) });
+    let mut spans = Vec::new();
+    let mut from = Block(0);
+    for (first, end) in dirty.within(Block(0), Block(u64::MAX)) {
+        if from < first {
+            spans.push(Span { first: from, end: first });
+        }
+        from = end;
+    }
+    spans.push(Span { first: from, end: Block(u64::MAX) });
     spans
 }

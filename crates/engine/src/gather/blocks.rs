@@ -6,7 +6,7 @@
 //! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
 //! that fails.
 
-use headpond_base::{BLOCK, Block, Buf, BufMut, Class, Errno, Location, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Class, Errno, ObjectId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
@@ -135,7 +135,6 @@ impl Gathering<'_> {
     fn source(&self, object: ObjectId, block: Block) -> Source {
         let Some(known) = self.store.get(object) else { return Source::Nowhere };
         match known.map().get(block) {
-            Some(slot) if slot.location == Location::ZERO => Source::Nowhere,
             Some(slot) if slot.dirty || self.rules().serve_hits => {
                 if self.store.is_in_batch(slot) {
                     Source::Memory(slot)
@@ -143,6 +142,7 @@ impl Gathering<'_> {
                     Source::Flash(slot)
                 }
             }
+            None if known.zeros().has(block) => Source::Nowhere,
             _ if block.byte() >= known.origin_end() => Source::Nowhere,
             None if self.rules().serve_hits => {
                 self.store.window().find(object, block).map_or(Source::Origin, Source::Window)
@@ -243,7 +243,7 @@ impl Gathering<'_> {
     fn moved(&self, read: &GatherRead, index: usize) -> bool {
         let block = read.first.plus(index as u64);
         let present = self.store.get(read.object).and_then(|object| object.map().get(block));
-        present.is_some_and(|slot| !slot.is_where(&read.slots[index]) && slot.location != Location::ZERO)
+        present.is_some_and(|slot| !slot.is_where(&read.slots[index]))
     }
 
     /// Reads one block of an earlier read from where it is now.

@@ -37,6 +37,9 @@ impl Gathering<'_> {
         for (block, _) in known.map().range(span.first, span.end) {
             fetch.poison(Span { first: block, end: block.next() });
         }
+        for (first, end) in known.zeros().within(span.first, span.end) {
+            fetch.poison(Span { first, end });
+        }
         let id = self.gather.fetches.begin(fetch);
         let len = u32::try_from(span.blocks() * BLOCK_U64).expect("fetches are small");
         self.outbox.start(Purpose::Fetch(id), |ticket| Effect::OriginRead {

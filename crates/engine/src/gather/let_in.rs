@@ -28,7 +28,7 @@ impl Gathering<'_> {
                 let block = fetch.span().first.plus(index);
                 !poisoned
                     && !known.locks.excluded(block)
-                    && known.map().get(block).is_none()
+                    && !known.has(block)
                     && !self.store.is_in_memory(fetch.object(), block)
             })
             .collect();

@@ -62,7 +62,7 @@ impl Gathering<'_> {
         while let Some(from) = self.gather.trails.lacks(object, span, window, most, std::mem::take(&mut waits)) {
             let Some(known) = self.store.get(object) else { return };
             let is_there = |block: &Block| {
-                known.map().get(*block).is_some()
+                known.has(*block)
                     || self.store.is_in_memory(object, *block)
                     || self.gather.fetches.bring(object, *block)
             };

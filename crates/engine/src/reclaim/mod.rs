@@ -21,7 +21,7 @@ mod victim;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, Block, Location, SegmentId, Sequence, Stream};
+use headpond_base::{BLOCK, Block, SegmentId, Sequence, Stream};
 use headpond_format::{BLOCK_UNITS, Entry, decode_footer, decode_footer_tail};
 use headpond_log::DataRecord;
 use headpond_map::Slot;
@@ -303,7 +303,7 @@ impl Reclaiming<'_> {
         let mut pieces: Vec<Piece> = Vec::new();
         for (object, known) in self.store.objects().iter() {
             for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
-                if slot.location == Location::ZERO || self.store.segment_of(slot.location) != segment {
+                if self.store.segment_of(slot.location) != segment {
                     continue;
                 }
                 let form = match slot.in_record() {

@@ -144,7 +144,7 @@ impl Store {
 
     /// Whether a block's bytes are in memory, as part of a batch, or are known to be zeros.
     pub(crate) fn is_in_batch(&self, slot: Slot) -> bool {
-        slot.is_blank() || slot.location != Location::ZERO && self.log.is_in_memory(slot.location)
+        slot.is_blank() || self.log.is_in_memory(slot.location)
     }
 
     /// A block's bytes, if they are in memory or known to be zeros.

@@ -28,7 +28,7 @@ impl Store {
 
     fn hold_in_memory(&mut self, object: ObjectId, block: Block, bytes: &[u8], asked: bool) {
         let (Some(key), Some(known)) = (key_of(object, block), self.objects.get_mut(&object)) else { return };
-        assert!(known.map.get(block).is_none(), "what waits in memory is not on flash");
+        assert!(!known.has(block), "what waits in memory is not on flash");
         known.in_memory += u32::from(self.window.insert(key, bytes, asked));
     }
 

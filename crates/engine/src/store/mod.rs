@@ -3,6 +3,7 @@
 //! Invariants:
 //! - A segment's `live` and `dirty` counts, those of kept blocks and of each class's, are what walking all maps would count.
 //! - Every change to a map that a crash must not lose is an entry of the log first.
+//! - A block has a slot, or is one of an object's zeros, or neither.
 //! - Only this folder changes the log, the maps and the sums. Others read them, and ask for changes by name.
 
 mod append;
@@ -22,7 +23,7 @@ use headpond_base::{
 };
 use headpond_format::{Entry, Identity};
 use headpond_log::{DataRecord, Log, Segment};
-use headpond_map::Slot;
+use headpond_map::{Slot, Zeros};
 
 use crate::dirty_age::DirtyAges;
 use crate::identities::Identities;
@@ -33,10 +34,6 @@ use crate::renames::{Followed, Renames, RenamesSeen, kept_path};
 use crate::store::object::Object;
 use crate::store::objects::Objects;
 use crate::sums::Sums;
-
-/// A block of zeros that the origin has not got.
-pub(crate) const ZERO_SLOT: Slot =
-    Slot { location: Location::ZERO, checksum: 0, packed: false, dirty: true, kept: true, class: Class::EVERYBODY };
 
 /// The most blocks without a slot that the policy hears of at once; it finds the others by itself.
 const GONE_MAX: usize = 1 << 16;
@@ -154,7 +151,7 @@ impl Store {
         self.packing.set(compression, from_units, allowed);
     }
 
-    /// Adds an object with a path that is right now, and with its slots, and counts them.
+    /// Adds an object with a path that is right now, and with its slots and zeros, and counts them.
     pub(crate) fn adopt(&mut self, id: ObjectId, object: Object) {
         let mut object = object;
         object.path_seen = self.renames.now();
@@ -164,6 +161,7 @@ impl Store {
             self.sums.found(slot);
             count_in_segment(&mut self.log, slot, 1);
         }
+        self.sums.zeros_changed(0, object.zeros.extents());
         self.persisted_objects += u64::from(object.persisted);
         self.identities.is(id, object.state.identity);
         self.objects.insert(id, object);
@@ -199,12 +197,17 @@ impl Store {
         let geometry = *self.log.geometry();
         object.traces = true;
         object.dropped.appended(block);
+        if !object.zeros.is_empty() {
+            let before = object.zeros.extents();
+            object.zeros.remove(block, block.next());
+            self.sums.zeros_changed(before, object.zeros.extents());
+        }
         let old = object.map.insert(block, slot);
         self.sums.changed(old, Some(slot));
         object.stored_units += u64::from(slot.units());
         object.stored_units -= u64::from(old.map_or(0, |old| old.units()));
         let segment = geometry.segment_of(slot.location);
-        if slot.dirty && slot.location != Location::ZERO && self.log.segments().get(segment).dirty == 0 {
+        if slot.dirty && self.log.segments().get(segment).dirty == 0 {
             self.ages.begins(segment);
         }
         count_in_segment(&mut self.log, slot, 1);
@@ -228,7 +231,7 @@ impl Store {
 
     fn leaves_segment(&mut self, old: Slot) {
         count_in_segment(&mut self.log, old, -1);
-        if old.dirty && old.location != Location::ZERO {
+        if old.dirty {
             self.ages.over(self.segment_of(old.location), old);
         }
     }
@@ -243,40 +246,59 @@ impl Store {
         }
     }
 
-    /// Takes the slots of `first..end` away.
+    /// Takes the slots of `first..end` away, and the zeros.
     pub(crate) fn clear_range(&mut self, id: ObjectId, first: Block, end: Block) {
         let Some(object) = self.objects.get(&id) else { return };
         let blocks: Vec<Block> = object.map.range(first, end).map(|(block, _)| block).collect();
         for block in blocks {
             self.clear_slot(id, block);
         }
+        self.change_zeros(id, |zeros| zeros.remove(first, end));
     }
 
-    /// Makes blocks zeros that the origin has not got, as far as there is anything to hide: a
-    /// block without a slot beyond the origin's end is zeros already. One with a slot may be on
-    /// its way to the origin right now, whatever the origin's end is.
+    /// Makes blocks zeros that the origin has not got, also where it has nothing that they hide: so a start that reads the log
+    /// finds the same.
     fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
-        let Some(object) = self.objects.get(&id) else { return };
-        let hidden = Block(headpond_base::blocks_for(object.origin_end())).min(end);
-        let beyond = object.map.range(hidden.max(first), end).map(|(block, _)| block);
-        let blocks: Vec<Block> = (first.0..hidden.0).map(Block).chain(beyond).collect();
-        let unsaid = hidden < end;
-        for block in blocks {
-            self.set_slot(id, block, ZERO_SLOT);
-        }
+        self.clear_range(id, first, end);
+        self.change_zeros(id, |zeros| zeros.add(first, end));
         if let Some(object) = self.objects.get_mut(&id) {
-            object.zeros_unsaid |= unsaid;
+            object.traces = true;
         }
     }
 
-    /// Counts a block as clean; a block of zeros that is clean needs no slot.
+    fn change_zeros(&mut self, id: ObjectId, change: impl FnOnce(&mut Zeros)) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let before = object.zeros.extents();
+        change(&mut object.zeros);
+        self.sums.zeros_changed(before, object.zeros.extents());
+    }
+
+    /// Of blocks that have a slot and are zeros, too, the slot counts: of forged pools alone, once the log was replayed.
+    pub(crate) fn part_zeros(&mut self) {
+        let with_zeros = self.objects.iter().filter(|(_, object)| !object.zeros.is_empty());
+        let both = with_zeros.flat_map(|(id, object)| {
+            let extents = object.zeros.within(Block(0), Zeros::END);
+            let slots = extents.flat_map(|(first, end)| object.map.range(first, end));
+            slots.map(|(block, _)| (*id, block))
+        });
+        for (id, block) in both.collect::<Vec<_>>() {
+            self.change_zeros(id, |zeros| zeros.remove(block, block.next()));
+        }
+    }
+
+    /// Counts a block as clean.
     pub(crate) fn mark_clean(&mut self, id: ObjectId, block: Block) {
-        let Some(slot) = self.objects.get(&id).and_then(|object| object.map.get(block)) else { return };
-        if slot.location == Location::ZERO {
-            self.clear_slot(id, block);
-        } else if slot.dirty {
+        if let Some(slot) = self.slot(id, block).filter(|slot| slot.dirty) {
             self.set_slot(id, block, Slot { dirty: false, ..slot });
         }
+    }
+
+    /// Counts those of `first..end` as clean that are zeros: nothing is known of them any more. Gives them.
+    pub(crate) fn mark_zeros_clean(&mut self, id: ObjectId, first: Block, end: Block) -> Vec<(Block, Block)> {
+        let Some(object) = self.objects.get(&id) else { return Vec::new() };
+        let clean: Vec<_> = object.zeros.within(first, end).collect();
+        self.change_zeros(id, |zeros| zeros.remove(first, end));
+        clean
     }
 
     /// Appends the object's state to the log, as it is now.
@@ -492,10 +514,8 @@ impl Store {
 
 /// Counts a slot in its segment; `by` is 1, or -1 for one that is no more.
 fn count_in_segment(log: &mut Log, slot: Slot, by: i32) {
-    if slot.location != Location::ZERO {
-        let segment = log.geometry().segment_of(slot.location);
-        count_in(log.segments_mut().get_mut(segment), slot, by);
-    }
+    let segment = log.geometry().segment_of(slot.location);
+    count_in(log.segments_mut().get_mut(segment), slot, by);
 }
 
 fn count_in(segment: &mut Segment, slot: Slot, by: i32) {

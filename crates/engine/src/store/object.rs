@@ -1,8 +1,8 @@
 //! One object: what is remembered of it, and what is going on with it.
 
-use headpond_base::{Block, Compression, Location, Nanos, Sequence, UnixNanos, blocks_for};
+use headpond_base::{Block, Compression, Nanos, Sequence, UnixNanos, blocks_for};
 use headpond_format::{ObjectFlags, ObjectState, Stamp, Witness};
-use headpond_map::{ObjectMap, Slot};
+use headpond_map::{ObjectMap, Zeros};
 
 use crate::counted::ObjectCounts;
 use crate::dropped::Dropped;
@@ -24,18 +24,18 @@ pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
 /// file is found by inode number.
 pub(crate) const PATH_ROOM: u64 = 128;
 
-/// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
+/// Owned by the engine's store. `state`, `map` and `zeros` are what the log remembers; the rest lives
 /// only as long as the engine.
 pub(crate) struct Object {
     /// What the sums over all objects have of it.
     pub(in crate::store) counted: ObjectCounts,
     pub(crate) state: ObjectState,
-    /// Zeros were written where the origin has nothing. They have no slot here, and are dirty for a start that reads the log.
-    pub(crate) zeros_unsaid: bool,
     /// The renames that the path in `state` has seen: see [`crate::store::Store::settle_path`].
     pub(in crate::store) path_seen: RenamesSeen,
     /// Changed by the store alone, which counts what it holds.
     pub(in crate::store) map: ObjectMap,
+    /// Blocks of zeros that the origin has not got. None of them has a slot. Changed by the store alone.
+    pub(in crate::store) zeros: Zeros,
     /// The log has an entry with this object's state.
     pub(crate) persisted: bool,
     /// Handles that are open.
@@ -105,7 +105,7 @@ impl Object {
             witness,
             path: kept_path(found.path()),
         };
-        let mut object = Self::from_state(state, ObjectMap::default());
+        let mut object = Self::from_state(state, ObjectMap::default(), Zeros::default());
         object.persisted = false;
         object.traces = false;
         object.status.note_seen();
@@ -113,15 +113,15 @@ impl Object {
     }
 
     /// An object as a scan found it.
-    pub(crate) fn from_state(state: ObjectState, map: ObjectMap) -> Self {
+    pub(crate) fn from_state(state: ObjectState, map: ObjectMap, zeros: Zeros) -> Self {
         Self {
             counted: ObjectCounts::default(),
             origin_size: state.witness.size(),
             trust: StampTrust::from_flags(state.flags),
             state,
-            zeros_unsaid: false,
             path_seen: RenamesSeen::default(),
             map,
+            zeros,
             persisted: true,
             opens: 0,
             attached: false,
@@ -151,6 +151,11 @@ impl Object {
     /// Its blocks in the pool.
     pub(crate) const fn map(&self) -> &ObjectMap {
         &self.map
+    }
+
+    /// Its blocks of zeros that the origin has not got.
+    pub(crate) const fn zeros(&self) -> &Zeros {
+        &self.zeros
     }
 
     /// What the log is to say of the object.
@@ -207,13 +212,28 @@ impl Object {
         self.state.flags.attributes_dirty |= self.trust.leave();
     }
 
+    /// Blocks that the origin lacks. An extent of zeros counts as one, however long it is.
+    pub(crate) fn dirty_blocks(&self) -> u64 {
+        self.map.dirty() + self.zeros.extents()
+    }
+
+    /// Blocks that the pool has, counted alike.
+    pub(crate) fn cached_blocks(&self) -> u64 {
+        self.map.blocks() + self.zeros.extents()
+    }
+
+    /// Whether the pool has a block, or knows it to be zeros: nobody need ask the origin.
+    pub(crate) fn has(&self, block: Block) -> bool {
+        self.map.get(block).is_some() || self.zeros.has(block)
+    }
+
     /// Whether the origin lacks anything: data, size or time.
-    pub(crate) const fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.data_dirty() || self.state.flags.attributes_dirty
     }
 
     /// Whether the origin lacks data or has too much or too little of it, or could in a power cut.
-    pub(crate) const fn data_dirty(&self) -> bool {
+    pub(crate) fn data_dirty(&self) -> bool {
         self.data_dirty_against(self.origin_size) || self.job.has_unsynced_size()
     }
 
@@ -228,12 +248,12 @@ impl Object {
     }
 
     /// The same for an origin's file of another size.
-    pub(crate) const fn data_dirty_against(&self, origin_size: u64) -> bool {
-        self.map.dirty() > 0 || self.state.origin_valid < origin_size || origin_size != self.state.size
+    pub(crate) fn data_dirty_against(&self, origin_size: u64) -> bool {
+        self.dirty_blocks() > 0 || self.state.origin_valid < origin_size || origin_size != self.state.size
     }
 
-    /// Up to here the origin's file counts; beyond, what has no slot is zeros. What a failed write may have left
-    /// behind the object's end counts for nothing.
+    /// Up to here the origin's file counts; beyond, what has no slot is zeros, whether `zeros` has it or not. What a failed
+    /// write may have left behind the object's end counts for nothing.
     pub(crate) fn origin_end(&self) -> u64 {
         self.state.origin_valid.min(self.origin_size).min(self.state.size)
     }
@@ -263,8 +283,7 @@ impl Object {
     /// The first block in `from..to` that holds data which the origin has not got.
     pub(crate) fn first_data(&self, from: u64, to: u64) -> Option<Block> {
         let (first, end) = (Block(blocks_for(from)), Block(blocks_for(to)));
-        let data = |(_, slot): &(Block, Slot)| slot.dirty && slot.location != Location::ZERO;
-        self.map.range(first, end).find(data).map(|(block, _)| block)
+        self.map.range(first, end).find(|(_, slot)| slot.dirty).map(|(block, _)| block)
     }
 
     /// The next bytes in `from..end` over which nothing goes that is dirty: all reserved, or none. `from` is where such a
@@ -273,8 +292,7 @@ impl Object {
         let mut from = from;
         while from < end {
             let block = Block::holding(from);
-            let covered = |slot: Slot| slot.dirty && slot.location != Location::ZERO;
-            if self.map.get(block).is_some_and(covered) {
+            if self.map.get(block).is_some_and(|slot| slot.dirty) {
                 from = block.plus(1).byte();
                 continue;
             }
@@ -292,7 +310,7 @@ impl Object {
         let end = self.state.size.min(self.origin_size);
         while let Some((from, to)) = self.space.next_idle(end).filter(|_| self.job.cut().is_none()) {
             let (first, last) = (Block::holding(from), Block::holding(to));
-            if self.map.range(first, last).all(|(_, slot)| slot.location == Location::ZERO) {
+            if self.map.range(first, last).next().is_none() {
                 return Some((from, to));
             }
             self.space.not_idle((from, to));

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 
-use headpond_base::ObjectId;
+use headpond_base::{Block, ObjectId};
 
 use crate::counted::{ObjectCounts, Rank};
 use crate::renames::RenamesSeen;
@@ -48,8 +48,8 @@ pub(crate) enum RankedBy {
 impl RankedBy {
     fn amount(self, object: &Object) -> u64 {
         match self {
-            Self::Blocks => object.map.blocks(),
-            Self::DirtyBlocks => object.map.dirty(),
+            Self::Blocks => object.cached_blocks(),
+            Self::DirtyBlocks => object.dirty_blocks(),
         }
     }
 }
@@ -193,7 +193,8 @@ impl Objects {
         self.by_dirty_blocks.change(id, before.dirty_blocks, now.dirty_blocks);
     }
 
-    /// Whether the sums and the rankings are what a walk gives: for assertions of tests, as it is one.
+    /// Whether the sums and the rankings are what a walk gives, and no block of zeros has a slot: for assertions of tests, as
+    /// it is one.
     pub(crate) fn counts_hold(&self) -> bool {
         let (mut map_bytes, mut dirty, mut failing) = (0, 0, 0);
         let (mut blocks, mut dirty_blocks) = (0, 0);
@@ -205,7 +206,9 @@ impl Objects {
             let is_ranked = |ranking: &Ranking, rank| rank == Rank(0) || ranking.0.contains(&(Reverse(rank), *id));
             blocks += usize::from(now.blocks > Rank(0));
             dirty_blocks += usize::from(now.dirty_blocks > Rank(0));
-            is_ranked(&self.by_blocks, now.blocks) && is_ranked(&self.by_dirty_blocks, now.dirty_blocks)
+            let zeros = object.zeros.within(Block(0), Block(u64::MAX));
+            let apart = zeros.into_iter().all(|(first, end)| object.map.range(first, end).next().is_none());
+            apart && is_ranked(&self.by_blocks, now.blocks) && is_ranked(&self.by_dirty_blocks, now.dirty_blocks)
         });
         each && (map_bytes, dirty, failing) == (self.map_bytes, self.dirty, self.failing)
             && (blocks, dirty_blocks) == (self.by_blocks.0.len(), self.by_dirty_blocks.0.len())
@@ -214,10 +217,10 @@ impl Objects {
 
 fn counted(object: &Object) -> ObjectCounts {
     ObjectCounts {
-        map_bytes: object.map.memory() as u64,
+        map_bytes: (object.map.memory() + object.zeros.memory()) as u64,
         dirty: object.is_dirty(),
         failing: object.job.failed().is_some(),
-        blocks: Rank::of(object.map.blocks()),
-        dirty_blocks: Rank::of(object.map.dirty()),
+        blocks: Rank::of(object.cached_blocks()),
+        dirty_blocks: Rank::of(object.dirty_blocks()),
     }
 }

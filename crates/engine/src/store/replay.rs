@@ -3,14 +3,11 @@
 use headpond_base::{Block, ObjectId, UnixNanos, blocks_for};
 use headpond_format::Entry;
 use headpond_log::TailEntry;
-use headpond_map::{ObjectMap, PackedPlace, Slot};
+use headpond_map::{ObjectMap, PackedPlace, Slot, Zeros};
 
 use crate::stamp_trust::StampTrust;
 use crate::store::Store;
 use crate::store::object::Object;
-
-/// No entry names more blocks of zeros: the writer does long ranges in steps.
-const ZERO_BLOCKS_MAX: u64 = 1 << 15;
 
 impl Store {
     /// Brings the store to where it was after this entry.
@@ -31,7 +28,7 @@ impl Store {
                             self.identities.note_another(object, identity);
                         }
                     }
-                    None => self.adopt(object, Object::from_state(state, ObjectMap::default())),
+                    None => self.adopt(object, Object::from_state(state, ObjectMap::default(), Zeros::default())),
                 }
             }
             Entry::Data { object, first, dirty, grown, class, checksums } => {
@@ -65,10 +62,8 @@ impl Store {
                 self.clear_range(object, first, end);
                 let Some(known) = self.get_mut(object) else { return };
                 touched(known, mtime);
-                let last = Block(blocks_for(known.state.size)).min(end).min(first.plus(ZERO_BLOCKS_MAX));
-                for block in first.0..last.0 {
-                    self.set_slot(object, Block(block), crate::store::ZERO_SLOT);
-                }
+                let last = Block(blocks_for(known.state.size)).min(end);
+                self.zero_range(object, first, last);
             }
             Entry::Drop { object, first, blocks } => self.clear_range(object, first, first.plus(blocks)),
             Entry::Clean { object, first, blocks } => {
@@ -77,6 +72,7 @@ impl Store {
                 for block in there {
                     self.mark_clean(object, block);
                 }
+                self.mark_zeros_clean(object, first, first.plus(blocks));
             }
             // No writer cuts a volume, but the log may be forged.
             Entry::Truncate { object, .. } if self.get(object).is_some_and(|known| !known.is_file()) => {}

@@ -31,6 +31,8 @@ pub struct World {
     pub engine: Engine,
     pub flash: Memory,
     pub files: BTreeMap<ObjectId, Vec<u8>>,
+    /// How long those are of which only the front is in `files`: a hole behind it.
+    pub sparse: BTreeMap<ObjectId, u64>,
     pub stamps: BTreeMap<ObjectId, Stamp>,
     pub now: u64,
     pub next: u64,
@@ -89,6 +91,8 @@ pub struct World {
     /// Bytes that were written to the origin, and bytes that it was to make zeros by itself.
     pub written: u64,
     pub zeroed: u64,
+    /// The ranges of those, one for each time that it was asked.
+    pub zero_ranges: Vec<(u64, u64)>,
     /// Bytes that were written to flash.
     pub flash_written: u64,
     /// More than that is a loop without end.
@@ -133,6 +137,7 @@ impl World {
             engine,
             flash,
             files: BTreeMap::new(),
+            sparse: BTreeMap::new(),
             stamps: BTreeMap::new(),
             now: 0,
             next: 0,
@@ -171,6 +176,7 @@ impl World {
             written_resized: Vec::new(),
             written: 0,
             zeroed: 0,
+            zero_ranges: Vec::new(),
             origin_reads: 0,
             hold_below: 0,
             held: Vec::new(),
@@ -231,7 +237,10 @@ impl World {
                 let file = &self.files[&object];
                 let start = (offset as usize).min(file.len());
                 let end = (start + len as usize).min(file.len());
-                (ticket, Outcome::Bytes(BufMut::copy_of(&file[start..end]).freeze()))
+                let mut bytes = file[start..end].to_vec();
+                let hole = self.sparse.get(&object).map_or(0, |size| size.saturating_sub(offset)).min(len.into());
+                bytes.resize(bytes.len().max(hole as usize), 0);
+                (ticket, Outcome::Bytes(BufMut::copy_of(&bytes).freeze()))
             }
             held @ Effect::OriginWrite { .. } if self.hold_writes => return self.held_writes.push(held),
             Effect::OriginWrite { ticket, object, offset, data, .. } => {
@@ -257,6 +266,7 @@ impl World {
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
                 self.zeroed += len;
+                self.zero_ranges.push((offset, offset + len));
                 // As the shard does it: never past the end.
                 let file = self.files.get_mut(&object).unwrap();
                 let end = file.len().min((offset + len) as usize);
@@ -279,7 +289,7 @@ impl World {
                 (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::OriginStamp { ticket, object, mtime } => {
-                let size = self.files[&object].len() as u64;
+                let size = self.sparse.get(&object).copied().unwrap_or(self.files[&object].len() as u64);
                 let stamp = Stamp { size, mtime, ctime: mtime };
                 self.stamps.insert(object, stamp);
                 (ticket, Outcome::Stamp(stamp))
@@ -416,6 +426,16 @@ impl World {
         let Reply::Opened { object, .. } = self.ask(Request::Open(file.into())) else { panic!("not opened") };
         self.files.entry(object).or_insert_with(|| content.to_vec());
         self.durable.entry(object).or_insert_with(|| content.to_vec());
+        object
+    }
+
+    /// Opens a file of this size that has these bytes and a hole behind them.
+    pub fn open_sparse(&mut self, inode: u64, front: &[u8], size: u64) -> ObjectId {
+        let stamp = Stamp { size, ..Stamp::default() };
+        let file = OpenFile { inode, birth: UnixNanos(0), path: b"s".to_vec(), stamp, created: false, allocated: 0 };
+        let Reply::Opened { object, .. } = self.ask(Request::Open(file.into())) else { panic!("not opened") };
+        self.files.insert(object, front.to_vec());
+        self.sparse.insert(object, size);
         object
     }
 

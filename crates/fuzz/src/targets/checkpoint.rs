@@ -9,8 +9,8 @@ use headpond_format::{
     CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, Layout, MemberName, Members, ObjectState,
     Place, SegmentRow, SegmentState, Superblock, encode_checkpoint_head, encode_frame,
 };
-use headpond_log::{ScanError, read_checkpoint};
-use headpond_map::{ObjectMap, Slot};
+use headpond_log::{FoundObject, ScanError, read_checkpoint};
+use headpond_map::{ObjectMap, Slot, Zeros};
 
 use super::without_numbers;
 use crate::seals;
@@ -76,13 +76,23 @@ pub(super) fn base(seed: u64) -> Base {
         let state = ObjectState { identity: file, size: 1 << 20, path: b"db/table".to_vec(), ..ObjectState::default() };
         Entry::Object { object: ObjectId(object), state }.encode(Sequence(0), &mut entry);
         encode_frame(FrameKind::Objects, COUNTER, &entry, &mut frames);
+        let mut zeros = Zeros::default();
+        for _ in 0..seed.below(9) {
+            let first = Block(seed.below(3000));
+            zeros.add(first, first.plus(seed.below(1 << 30)));
+        }
+        if !zeros.is_empty() {
+            let mut payload = object.to_le_bytes().to_vec();
+            zeros.encode(Block(0), usize::MAX, &mut payload);
+            encode_frame(FrameKind::Zeros, COUNTER, &payload, &mut frames);
+        }
         let mut map = ObjectMap::default();
         for _ in 0..seed.below(300) {
             let at = u32::try_from(seed.below(1000)).unwrap_or(0);
-            let location = if seed.one_in(9) { Location::ZERO } else { Location(at.into()) };
+            let location = Location(at.into());
             let (dirty, kept, class) = (seed.one_in(2), false, Class::EVERYBODY);
             let slot = if seed.one_in(9) {
-                Slot::blank(Location(at.into()), dirty, kept, class)
+                Slot::blank(location, dirty, kept, class)
             } else {
                 Slot { location, checksum: at, packed: false, dirty, kept, class }
             };
@@ -119,16 +129,22 @@ pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
     match read_checkpoint(&mut Area(bytes), &superblock()) {
         Ok(checkpoint) => {
             if checkpoint.rows.len() != superblock().geometry.segments as usize
-                || !checkpoint.objects.is_sorted_by(|(one, _, _), (next, _, _)| one < next)
+                || !checkpoint.objects.is_sorted_by(|one, next| one.object < next.object)
             {
                 return Err("a checkpoint is taken that is not whole".to_owned());
             }
-            for (_, _, map) in &checkpoint.objects {
+            for FoundObject { map, zeros, .. } in &checkpoint.objects {
                 let counted = map
                     .range(Block(0), Block(u64::MAX))
                     .fold((0, 0), |(blocks, dirty), (_, slot)| (blocks + 1, dirty + u64::from(slot.dirty)));
                 if counted != (map.blocks(), map.dirty()) {
                     return Err(format!("a map of {counted:?} blocks counts ({}, {})", map.blocks(), map.dirty()));
+                }
+                let extents: Vec<_> = zeros.within(Block(0), Block(u64::MAX)).collect();
+                if !extents.is_sorted_by(|(_, end), (first, _)| end < first)
+                    || extents.iter().any(|(first, end)| first >= end || *end > Zeros::END)
+                {
+                    return Err(format!("extents of zeros are not apart: {extents:?}"));
                 }
             }
             Ok(Told { verdict: "taken", words: "taken".to_owned() })

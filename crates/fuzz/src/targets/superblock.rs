@@ -64,7 +64,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
         let whole = superblock.members.needed() <= 1;
         if whole && geometry.segments_end() > geometry.pool_bytes
             || geometry.checkpoint_start(1) + geometry.checkpoint_bytes > geometry.segments_start
-            || u64::from(geometry.segments) * u64::from(geometry.segment_blocks()) > Location::ZERO.0
+            || u64::from(geometry.segments) * u64::from(geometry.segment_blocks()) > Location::END.0
         {
             return Err(format!("a geometry that does not fit itself is taken: {geometry:?}"));
         }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Errno, Location, ObjectId, UnixNanos, blocks_for};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Errno, ObjectId, UnixNanos, blocks_for};
 use headpond_format::Entry;
 use headpond_log::DataRecord;
 
@@ -23,12 +23,6 @@ use crate::store::Store;
 
 /// Segments that only reclaim and bookkeeping may take.
 const WRITE_RESERVE: usize = 4;
-
-/// What may be dirty with the smallest threshold of 1 %, in percent (see `dirty_blocks_max`).
-const LEAST_DIRTY_PERCENT: u64 = 11;
-
-/// The most bytes of a range that are made zeros at a time.
-const ZERO_STEP: u64 = 64 << 20;
 
 impl Change {
     /// The blocks that must not be touched by others meanwhile.
@@ -183,11 +177,7 @@ impl Engine {
                 op.stage = Stage::Locked;
                 return self.step_change(id, op);
             }
-            if let Some(rest) = self.commit(id, op, change) {
-                op.work = Work::Change(rest);
-                op.stage = Stage::Locked;
-                return self.step_change(id, op);
-            }
+            self.commit(id, op, change);
             op.stage = Stage::Applied;
         }
         if change.durable() && op.stage == Stage::Applied {
@@ -308,32 +298,26 @@ impl Engine {
             && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.sums().dirty_blocks() == 0)
     }
 
-    /// Blocks that are dirty after a change, at most.
+    /// Blocks that are dirty after a change, at most: an extent of zeros counts as one.
     pub(super) fn dirty_after(&self, object: ObjectId, change: &Change) -> u64 {
-        let blocks = match change {
-            Change::Truncate { .. } | Change::Allocate { .. } => 1,
-            Change::Write { .. } => change.span().blocks(),
-            Change::Together { pieces, .. } => room(&runs(pieces)).1,
-            Change::Zero { offset, len, .. } => Span::of_bytes(*offset, (*len).min(self.zero_step(*offset))).blocks(),
-        };
-        let covered = self.store.get(object).map_or(0, |known| {
-            let first = change.span().first;
-            let span = Span { first, end: first.plus(blocks) };
-            if blocks == 1 || change.needs_the_log() {
-                0
-            } else {
-                known.map().range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
+        let (blocks, places) = match change {
+            Change::Truncate { .. } | Change::Allocate { .. } => (1, 0),
+            Change::Write { .. } => (change.span().blocks(), 1),
+            Change::Together { pieces, .. } => {
+                let runs = runs(pieces);
+                (room(&runs).1, runs.len() as u64)
             }
+            // The extent, and a block at each end.
+            Change::Zero { .. } => (3, 0),
+        };
+        let span = change.span();
+        let (covered, cut) = self.store.get(object).map_or((0, 0), |known| {
+            let counts = matches!(change, Change::Write { .. }) && blocks > 1;
+            let covered = known.map().range(span.first, span.end).take_while(|_| counts).filter(|(_, slot)| slot.dirty);
+            // What is written in the midst of zeros leaves some on either side.
+            (covered.count() as u64, if known.zeros().is_empty() { 0 } else { places })
         });
-        self.store.sums().dirty_blocks() + blocks - covered.min(blocks)
-    }
-
-    /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
-    /// what may be dirty. The same whatever is set: settings change while a step is under way, and its edges
-    /// were gathered for its length. It ends with a block, so that only the range's own ends are edges.
-    fn zero_step(&self, offset: u64) -> u64 {
-        let least_dirty_max = self.store.log().geometry().data_blocks() * LEAST_DIRTY_PERCENT / 100;
-        (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP) - offset % BLOCK_U64
+        self.store.sums().dirty_blocks() + blocks + cut - covered
     }
 
     /// More than this must not be dirty.
@@ -363,36 +347,21 @@ impl Engine {
             Change::Write { offset, data, .. } => partial_blocks(*offset, offset + data.len() as u64, size),
             Change::Together { pieces, .. } => partial(pieces, size),
             Change::Zero { offset, len, .. } => {
-                let end = (offset + (*len).min(self.zero_step(*offset))).min(size);
+                let end = (offset + len).min(size);
                 if *offset < end { partial_blocks(*offset, end, size) } else { Vec::new() }
             }
             Change::Truncate { size: to, .. } => {
                 let block = Block::holding(*to);
                 let cut = *to < size && to % BLOCK_U64 != 0;
-                let dirty = known.map().get(block).is_some_and(|slot| slot.dirty && slot.location != Location::ZERO);
+                let dirty = known.map().get(block).is_some_and(|slot| slot.dirty);
                 if cut && dirty { vec![block] } else { Vec::new() }
             }
             Change::Allocate { .. } => Vec::new(),
         }
     }
 
-    /// Puts the change into the log and the map, in one batch; of a long range of zeros the
-    /// first part, answering with the rest.
-    fn commit(&mut self, id: OpId, op: &mut Op, change: &Change) -> Option<Change> {
-        if let Change::Zero { offset, len, extend, mtime } = *change
-            && len > self.zero_step(offset)
-        {
-            let step = self.zero_step(offset);
-            // The last step makes the object longer, if it is to be.
-            self.commit_whole(id, op, &Change::Zero { offset, len: step, extend: false, mtime });
-            op.gathered = Gathered::default();
-            return Some(Change::Zero { offset: offset + step, len: len - step, extend, mtime });
-        }
-        self.commit_whole(id, op, change);
-        None
-    }
-
-    fn commit_whole(&mut self, id: OpId, op: &mut Op, change: &Change) {
+    /// Puts the change into the log and the map, in one batch.
+    fn commit(&mut self, id: OpId, op: &mut Op, change: &Change) {
         let named = self.make_room_for(op.object);
         debug_assert!(named, "it waited until there is room");
         let edges = std::mem::take(&mut op.edges);
@@ -446,7 +415,7 @@ impl Engine {
                     let edges: Vec<_> = edges.iter().filter_map(|block| Some((*block, edge(*block)?))).collect();
                     self.commit_zero(object, *offset..end, mtime, &edges);
                 }
-                if *extend && offset + len > size {
+                if *extend && size_after > size {
                     self.store.say_size(object, offset + len, mtime);
                 }
             }

@@ -214,7 +214,6 @@ impl Engine {
         }
         if unflagged {
             self.store.persist(object);
-            self.log_all_clean(object);
         }
         let drops = traces && !self.store.known(object).dropped.has(span);
         if drops {
@@ -240,16 +239,6 @@ impl Engine {
         let end = known.map().range(from, Block(u64::MAX)).next().map_or(Block(u64::MAX), |(block, _)| block);
         let front_is_empty = known.map().range(Block(0), span.first).next().is_none();
         Span { first: if front_is_empty { Block(0) } else { span.first }, end }
-    }
-
-    /// Tells the log that all of an object is clean, which it need not know: replaying a range of zeros makes
-    /// blocks dirty which never were, where the origin had nothing, and which so were never told to be clean. With one
-    /// of those left, the log's size would count after a crash, and not the origin's.
-    fn log_all_clean(&mut self, object: ObjectId) {
-        if self.store.get(object).is_some_and(|known| known.map().dirty() == 0) {
-            let blocks = headpond_base::blocks_for(crate::store::object::OBJECT_BYTES_MAX);
-            self.store.say_clean(object, Block(0), blocks);
-        }
     }
 
     /// Starts the change at the origin; `false` if there is nothing to do there.

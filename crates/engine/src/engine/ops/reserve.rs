@@ -205,8 +205,7 @@ impl Engine {
         if !self.takes_space(object) || !self.makes_dirty_data(object, change) {
             return Balance::Enough;
         }
-        let dirty = self.store.sums().dirty_blocks();
-        let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
+        let (after, dirty) = (self.dirty_after(object, change), self.store.sums().dirty_blocks());
         self.origin_space.promises.balance(after, dirty, self.now)
     }
 

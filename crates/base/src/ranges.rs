@@ -1,29 +1,31 @@
-//! A set of byte ranges.
+//! A set of ranges of numbers: bytes of a file, or blocks.
 
 use std::collections::BTreeMap;
 
-/// Ranges that do not overlap or touch, by start.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RangeSet(BTreeMap<u64, u64>);
+/// Ranges that are not empty and do not overlap or touch, by start. Each takes a node's share of a B-tree, however long it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {
     /// Whether nothing is in.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// How many ranges there are.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Takes everything out.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Adds `start..end`.
-    pub(crate) fn add(&mut self, mut start: u64, mut end: u64) {
+    pub fn add(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
         }
@@ -39,7 +41,7 @@ impl RangeSet {
     }
 
     /// Takes `start..end` out.
-    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+    pub fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
@@ -57,26 +59,26 @@ impl RangeSet {
         }
     }
 
-    /// The parts at or after `start`.
-    pub(crate) fn beyond(&self, start: u64) -> Vec<(u64, u64)> {
-        let parts = self.0.iter().map(|(from, to)| ((*from).max(start), *to));
-        parts.filter(|(from, to)| from < to).collect()
+    /// The parts at or after `start`, in order.
+    pub fn beyond(&self, start: u64) -> impl Iterator<Item = (u64, u64)> {
+        let from = self.0.range(..=start).next_back().filter(|(_, to)| **to > start).map_or(start, |(from, _)| *from);
+        self.0.range(from..).map(move |(from, to)| ((*from).max(start), *to))
     }
 
-    /// The parts in `start..end`.
-    pub(crate) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let from = self.0.range(..=start).next_back().filter(|(_, to)| **to > start).map_or(start, |(from, _)| *from);
-        let parts = self.0.range(from..).take_while(|(from, _)| **from < end);
-        parts.map(|(from, to)| ((*from).max(start), (*to).min(end))).filter(|(from, to)| from < to).collect()
+    /// The parts in `start..end`, in order.
+    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.beyond(start).take_while(move |(from, _)| *from < end).map(move |(from, to)| (from, to.min(end)))
     }
 
     /// Whether anything behind `end` is in.
-    pub(crate) fn reaches_beyond(&self, end: u64) -> bool {
+    #[must_use]
+    pub fn reaches_beyond(&self, end: u64) -> bool {
         self.0.last_key_value().is_some_and(|(_, to)| *to > end)
     }
 
-    /// The first byte at or after `from` that is in, or is not.
-    pub(crate) fn next(&self, from: u64, inside: bool) -> u64 {
+    /// The first number at or after `from` that is in, or is not.
+    #[must_use]
+    pub fn next(&self, from: u64, inside: bool) -> u64 {
         match self.0.range(..=from).next_back() {
             Some((_, to)) if *to > from => {
                 if inside {
@@ -91,7 +93,8 @@ impl RangeSet {
     }
 
     /// Whether all of `start..end` is in.
-    pub(crate) fn contains(&self, start: u64, end: u64) -> bool {
+    #[must_use]
+    pub fn contains(&self, start: u64, end: u64) -> bool {
         start >= end || self.0.range(..=start).next_back().is_some_and(|(_, to)| *to >= end)
     }
 }
@@ -112,6 +115,14 @@ mod tests {
             let (start, end) = probe;
             let expected = start >= end || array[start..end].iter().all(|in_set| *in_set);
             prop_assert_eq!(set.contains(start as u64, end as u64), expected);
+            let parts: Vec<_> = set.within(start as u64, end as u64).collect();
+            let inside = |at: usize| parts.iter().any(|(from, to)| (*from..*to).contains(&(at as u64)));
+            prop_assert!((0..64).all(|at| inside(at) == (array[at] && start <= at && at < end)));
+            prop_assert!(parts.iter().all(|(from, to)| from < to) && parts.is_sorted_by(|one, next| one.1 < next.0));
+            let runs = array.chunk_by(|one, next| one == next).filter(|run| run[0]).count();
+            prop_assert_eq!((set.len(), set.is_empty()), (runs, runs == 0));
+            let next = (start..64).find(|at| array[*at]).map_or(u64::MAX, |at| at as u64);
+            prop_assert_eq!(set.next(start as u64, true), next);
         }
     }
 }
