@@ -1,13 +1,10 @@
 //! The contents that a file may have while changes of it are under way, and how they come about.
 //!
-//! A change is in a configuration wholly or not at all, but for one kind: a range of zeros of any
-//! length is made in steps from its front, so a crash may leave its first blocks as zeros and the
-//! rest as it was. Promise 3 is of writes.
+//! A change is in a configuration wholly or not at all, a range of zeros of any length like a write.
 
 use std::rc::Rc;
 
 use crate::content::{Change, Content};
-use crate::found::Found;
 use crate::origin::FileId;
 
 /// Names a change that was asked for.
@@ -47,25 +44,6 @@ pub(crate) enum Event {
 pub(crate) struct Configuration {
     pub(crate) content: Rc<Content>,
     pub(crate) applied: Vec<MutationId>,
-}
-
-impl Configuration {
-    /// The content with the first blocks of a range of zeros that was under way, if a crash that left `found` may have left
-    /// that.
-    pub(crate) fn begun(&self, found: &Found, open: &[MutationId], mutations: &[Mutation]) -> Option<Rc<Content>> {
-        let under_way = open.iter().filter(|id| !self.applied.contains(id)).map(|id| &mutations[id.0 as usize]);
-        under_way
-            .filter_map(|mutation| {
-                let Change::Zero { offset, len, .. } = mutation.change else { return None };
-                let to = (offset + len).min(found.end());
-                let zeros = (offset <= to).then(|| found.zeros(offset, to))?;
-                let mut content = (*self.content).clone();
-                // All zeros that there are: those behind the last step were zeros before.
-                content.apply(&Change::Zero { offset, len: zeros, extend: false }, mutation.mtime);
-                content.is(found).then(|| Rc::new(content))
-            })
-            .next()
-    }
 }
 
 /// One event, as it changes the configurations of its file.

@@ -58,13 +58,6 @@ impl Found {
         self.parts(from, to).flat_map(|(_, bytes)| bytes).copied().collect()
     }
 
-    /// How many bytes from `from` on, and before `to`, are zeros.
-    pub(crate) fn zeros(&self, from: u64, to: u64) -> u64 {
-        let other =
-            |(at, bytes): (u64, &[u8])| bytes.iter().position(|byte| *byte != 0).map(|inside| at + inside as u64);
-        self.parts(from, to).find_map(other).unwrap_or(to.min(self.end)).saturating_sub(from)
-    }
-
     /// Whether both are the same memory: what is right of one is right of the other.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.start == other.start
@@ -92,6 +85,5 @@ mod tests {
             let flat = &bytes[from - 1000..to.min(1201).max(from) - 1000];
             assert_eq!(found.copied(from as u64, to as u64), flat);
         }
-        assert_eq!((found.zeros(1000, 1100), found.zeros(1001, 1100), found.zeros(1201, 1300)), (1, 0, 0));
     }
 }

@@ -163,11 +163,11 @@ impl Model {
         }
     }
 
-    /// Whether a change failed and may be there in part: one at the origin, or a range of zeros, which is made in steps.
+    /// Whether a change failed and may be there in part: one at the origin.
     fn is_torn(&self, file: FileId) -> bool {
         let torn = |id: &MutationId| {
             let mutation = &self.mutations[id.0 as usize];
-            mutation.failed && (mutation.loose || matches!(mutation.change, Change::Zero { .. }))
+            mutation.failed && mutation.loose
         };
         self.files.get(&file).is_some_and(|model| model.open.iter().any(torn))
     }

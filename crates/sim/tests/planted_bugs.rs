@@ -1,8 +1,9 @@
 //! Tests of the tests: each planted bug must be found by the exhaustive cases, which are green
 //! without it.
 //!
-//! Three must be found by the random ones: `ForgetGeneration` shows only where segments are used again, `ForgetChain` where
-//! several writes are lost at once, `KeepMemoryWindow` where a block that was read is changed and its slot is gone.
+//! Some must be found by the random ones: `ForgetGeneration` shows only where segments are used again, `ForgetChain` where
+//! several writes are lost at once, `KeepMemoryWindow` where a block that was read is changed and its slot is gone,
+//! `CleanWrittenZeros` where a write comes while a range is on its way to the origin.
 
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;
@@ -70,6 +71,11 @@ fn a_gap_in_the_order_of_changes_is_found() {
 fn blocks_that_stay_in_memory_when_they_are_changed_are_found() {
     is_found_by(&planted(Mutation::KeepMemoryWindow));
     is_found_by(&Options { mode: Some(CacheMode::WriteAround), ..planted(Mutation::KeepMemoryWindow) });
+}
+
+#[test]
+fn zeros_that_count_as_clean_with_what_was_written_into_them_are_found() {
+    is_found_by(&planted(Mutation::CleanWrittenZeros));
 }
 
 /// Histories with several host segments open, on several devices in most.

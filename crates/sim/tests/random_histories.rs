@@ -56,7 +56,7 @@ fn histories_in_write_back_with_power_cuts_keep_every_promise() {
 fn histories_with_several_host_segments_open_keep_every_promise() {
     let options = Options { ops: 500, no_faults: true, mode: Some(CacheMode::WriteBack), ..Options::default() };
     for host_segments in 2..=4 {
-        let seeds = 1000 * host_segments as u64..1000 * host_segments as u64 + 60;
+        let seeds = 1000 * host_segments as u64..1000 * host_segments as u64 + 80;
         let options = Options { host_segments: Some(host_segments), ..options.clone() };
         let total = every_promise_is_kept(seeds, &options);
         // A crash has to leave a batch without the one before it, or nothing is shown.

@@ -124,7 +124,7 @@ impl Model {
         let musts: Vec<MutationId> =
             self.musts.iter().copied().filter(|id| self.mutations[id.0 as usize].file == file).collect();
         let mut known: Vec<(Rc<Content>, bool)> = Vec::new();
-        self.replay(file, |moment, configurations, open| {
+        self.replay(file, |moment, configurations, _| {
             let mut fits = |content: &Rc<Content>| {
                 if let Some((_, fits)) = known.iter().find(|(seen, _)| Rc::ptr_eq(seen, content)) {
                     return *fits;
@@ -133,12 +133,8 @@ impl Model {
                 known.push((content.clone(), fits));
                 fits
             };
-            let mut shown = |configuration: &Configuration| {
-                if fits(&configuration.content) {
-                    return Some(configuration.content.clone());
-                }
-                configuration.begun(bytes, open, &self.mutations)
-            };
+            let mut shown =
+                |configuration: &Configuration| fits(&configuration.content).then(|| configuration.content.clone());
             let possible = configurations.iter().any(|configuration| {
                 let has = |id: &MutationId| {
                     configuration.applied.contains(id)
