@@ -12,6 +12,7 @@ mod length;
 mod links;
 mod names;
 mod sizes;
+mod types;
 
 use crate::tree::{self, SourceFile};
 use std::fmt;
@@ -64,6 +65,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
     found.extend(circles::check(&files));
     found.extend(instruments::check());
     found.extend(sizes::check(&files));
+    found.extend(types::check(&files));
     found
 }
 

@@ -16,9 +16,9 @@ use crate::seed::Seed;
 
 /// A flash in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Flash(pub(crate) Vec<u8>);
+pub(crate) struct MemoryFlash(pub(crate) Vec<u8>);
 
-impl FlashRead for Flash {
+impl FlashRead for MemoryFlash {
     fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
         let at = usize::try_from(offset).map_err(|_| Errno::IO)?;
         let bytes = at.checked_add(len).and_then(|end| self.0.get(at..end)).ok_or(Errno::IO)?;
@@ -37,7 +37,7 @@ struct Unsynced {
 
 pub(crate) struct World {
     engine: Engine,
-    pub(crate) flash: Flash,
+    pub(crate) flash: MemoryFlash,
     pub(crate) origin: Origin,
     unsynced: Vec<Unsynced>,
     now: u64,
@@ -66,7 +66,7 @@ impl World {
     /// Takes a pool into use, as a mount does. If the origin's file is not as the pool left it, `decide` says whether
     /// the pool's data is kept. Returns those files, too.
     pub(crate) fn start(
-        flash: Flash,
+        flash: MemoryFlash,
         mut origin: Origin,
         mut recovered: Recovered,
         config: Config,
@@ -249,7 +249,7 @@ impl World {
     }
 
     /// Cuts the power. Each unsynced write is kept, dropped or torn.
-    pub(crate) fn crash(mut self, seed: &mut Seed) -> (Flash, Origin) {
+    pub(crate) fn crash(mut self, seed: &mut Seed) -> (MemoryFlash, Origin) {
         for write in self.unsynced.iter().rev() {
             self.flash.0[write.at..write.at + write.before.len()].copy_from_slice(&write.before);
         }

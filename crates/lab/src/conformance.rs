@@ -39,7 +39,7 @@ pub struct Options {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ConformanceReport {
     /// Operations of fsx.
     pub fsx_operations: u64,
     /// Runs of fsx.
@@ -51,7 +51,12 @@ pub struct Report {
 }
 
 /// Runs everything in `directory`, and tells `each` a line about every step.
-pub fn run(headpond: &Headpond, directory: &Path, options: &Options, each: impl FnMut(&str)) -> Result<Report> {
+pub fn run(
+    headpond: &Headpond,
+    directory: &Path,
+    options: &Options,
+    each: impl FnMut(&str),
+) -> Result<ConformanceReport> {
     run_on(headpond, directory, directory, options, each)
 }
 
@@ -62,10 +67,10 @@ pub fn run_on(
     directory: &Path,
     options: &Options,
     mut each: impl FnMut(&str),
-) -> Result<Report> {
+) -> Result<ConformanceReport> {
     let place = Place::make(storage, directory)?;
     let mut random = options.seed;
-    let mut report = Report::default();
+    let mut report = ConformanceReport::default();
     for (mode, share) in MODES {
         let mount = headpond.mount(&Mounting { mode, ..place.mounting.clone() })?;
         let compared = place.posix(mode)?;
@@ -116,7 +121,7 @@ impl Place {
         &self,
         operations: u64,
         random: &mut u64,
-        report: &mut Report,
+        report: &mut ConformanceReport,
         mut each: impl FnMut(&str),
     ) -> Result<()> {
         let mut left = operations;

@@ -23,7 +23,7 @@ use crate::pond::Headpond;
 use crate::sysbench;
 pub use plan::{Extras, Options, QUICK, SECONDS, WARMUP};
 use plan::{Plan, Step};
-use progress::Progress;
+use progress::DemoProgress;
 use side::{After, Side};
 use storage::{Front, Storage};
 
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
         ("machine", machine::describe()),
     ];
     let storage = Storage::set_up(options)?;
-    let mut progress = Progress::new(&plan, options.elapsed);
+    let mut progress = DemoProgress::new(&plan, options.elapsed);
 
     println!("{}", plan.introduction(&storage.describe()));
     prepare(&plan, &storage, &mut progress)?;
@@ -98,7 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Loads the tables once, on the machine's own disk.
-fn prepare(plan: &Plan, storage: &Storage, progress: &mut Progress) -> Result<()> {
+fn prepare(plan: &Plan, storage: &Storage, progress: &mut DemoProgress) -> Result<()> {
     progress.begin(Step::Load);
     let data = storage.prepared();
     mariadb::install(&data)?;

@@ -52,7 +52,7 @@ pub struct Guest {
 
 /// How a guest ended that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum GuestEnd {
     /// Its script ended well.
     Script,
     /// It was killed because the caller wanted that.
@@ -66,7 +66,7 @@ impl Guest {
     }
 
     /// The same, but killed as soon as `enough`. Gives all that it printed until then.
-    pub fn run_until(&self, enough: impl Fn() -> bool, mut each: impl FnMut(&str)) -> Result<End> {
+    pub fn run_until(&self, enough: impl Fn() -> bool, mut each: impl FnMut(&str)) -> Result<GuestEnd> {
         let mut process = Process::start(self.command()?)?;
         let console = process.0.stdout.take().ok_or_else(|| Failure::Other("a guest without a console".to_owned()))?;
         let (send, lines) = channel();
@@ -90,13 +90,13 @@ impl Guest {
                 drop(process);
                 // The console ends with the guest.
                 lines.iter().filter(|line| !line.starts_with(END)).for_each(|line| each(&line));
-                return Ok(End::Killed);
+                return Ok(GuestEnd::Killed);
             }
             match lines.recv_timeout(LOOK) {
                 Ok(line) => {
                     if let Some(status) = line.strip_prefix(END) {
                         let why = format!("ended with status {status}");
-                        return if status == "0" { Ok(End::Script) } else { Err(failed(why, &said)) };
+                        return if status == "0" { Ok(GuestEnd::Script) } else { Err(failed(why, &said)) };
                     }
                     each(&line);
                     said.push(line);

@@ -12,7 +12,7 @@ use crate::command;
 use crate::database::{Database, Pages, Places};
 use crate::failure::Result;
 use crate::kind::Kind;
-use crate::ledger::{Found, Ledgers};
+use crate::ledger::{LedgerFound, Ledgers};
 use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub struct Round {
     /// How often it was killed again while it started, before it was left alone.
     pub killed_starting: u64,
     /// What was found of all rounds so far.
-    pub found: Found,
+    pub found: LedgerFound,
     /// Tables and indexes that passed the database's own checks.
     pub checked: usize,
     /// What the server had written just before the kill, if it is one that writes each page once.

@@ -43,9 +43,9 @@ impl Kind {
     fn mariadb(self, places: &Places) -> Result<mariadb::Server> {
         match self {
             Self::MariadbWhole => {
-                mariadb::Server::start_that_asks(&places.data, &places.run, &mariadb::Settings::SMALL)
+                mariadb::Server::start_that_asks(&places.data, &places.run, &mariadb::MariadbSettings::SMALL)
             }
-            _ => mariadb::Server::start(&places.data, &places.run, &mariadb::Settings::SMALL),
+            _ => mariadb::Server::start(&places.data, &places.run, &mariadb::MariadbSettings::SMALL),
         }
     }
 
@@ -80,8 +80,10 @@ impl Kind {
     pub fn start(self, places: &Places) -> Result<Box<dyn Database>> {
         Ok(match self {
             Self::Mariadb | Self::MariadbWhole => Box::new(self.mariadb(places)?),
-            Self::Postgres => Box::new(postgres::Server::start(places, &postgres::Settings::small(true))?),
-            Self::PostgresWhole => Box::new(postgres::Server::start(places, &postgres::Settings::small(false))?),
+            Self::Postgres => Box::new(postgres::Server::start(places, &postgres::PostgresSettings::small(true))?),
+            Self::PostgresWhole => {
+                Box::new(postgres::Server::start(places, &postgres::PostgresSettings::small(false))?)
+            }
             Self::SqliteWal | Self::SqliteRollback => Box::new(sqlite::File::of(places)),
         })
     }

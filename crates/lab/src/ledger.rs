@@ -34,7 +34,7 @@ pub struct Ledgers {
 }
 
 /// Clients at work.
-pub struct Running {
+pub struct RunningClients {
     threads: Vec<JoinHandle<Result<()>>>,
     committed: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ pub struct Running {
 
 /// What was found after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct LedgerFound {
     /// Numbers in the ledgers: all of them were in the database.
     pub promised: usize,
     /// Transactions in the database that no ledger has: committed, but the crash came first.
@@ -76,7 +76,7 @@ impl Ledgers {
     }
 
     /// Lets the clients loose; each goes on until it is cut off.
-    pub fn start(&self, database: &dyn Database) -> Result<Running> {
+    pub fn start(&self, database: &dyn Database) -> Result<RunningClients> {
         let committed = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let last_words = Arc::default();
@@ -91,12 +91,12 @@ impl Ledgers {
             let (committed, stop, words) = (Arc::clone(&committed), Arc::clone(&stop), Arc::clone(&last_words));
             threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed, &stop, &words)));
         }
-        Ok(Running { threads, committed, stop, last_words })
+        Ok(RunningClients { threads, committed, stop, last_words })
     }
 
     /// Looks for every promised transaction, and for a transaction that is there in part.
-    pub fn verify(&self, database: &dyn Database) -> Result<Found> {
-        let mut found = Found::default();
+    pub fn verify(&self, database: &dyn Database) -> Result<LedgerFound> {
+        let mut found = LedgerFound::default();
         for client in 0..self.clients {
             let text = self.read(client)?;
             let promised: HashSet<&str> = text.lines().collect();
@@ -142,7 +142,7 @@ fn verify_accounts(database: &dyn Database) -> Result<()> {
     Err(Failure::Other(format!("transactions survived in part; account, balance, balance due:\n{wrong}")))
 }
 
-impl Running {
+impl RunningClients {
     /// Waits until that many transactions are committed.
     pub fn wait_for(&self, transactions: u64) -> Result<()> {
         let start = Instant::now();

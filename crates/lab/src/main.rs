@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::FlashAtKill;
 use headpond_lab::kind::Kind;
-use headpond_lab::origins::Origin;
+use headpond_lab::origins::TriedOrigin;
 use headpond_lab::pond::Headpond;
 use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};
 use headpond_lab::{conformance, kill, origins, soak, xfstests};
@@ -235,7 +235,7 @@ struct Soak {
 struct Origins {
     /// The kind of origin. You can repeat this option. Without it: all kinds.
     #[arg(long, value_enum, value_name = "KIND")]
-    origin: Vec<Origin>,
+    origin: Vec<TriedOrigin>,
     /// The case. You can repeat this option. Without it: all cases of the origin.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
@@ -257,7 +257,7 @@ struct Origins {
 fn run_origins(arguments: &Origins) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
     let databases = vec![Kind::Mariadb, Kind::SqliteRollback];
-    let asked = if arguments.origin.is_empty() { &Origin::ALL[..] } else { &arguments.origin };
+    let asked = if arguments.origin.is_empty() { &TriedOrigin::ALL[..] } else { &arguments.origin };
     for origin in asked {
         if let Some(missing) = origin.missing(&arguments.case, &databases) {
             return Err(Failure::Other(format!("to try {origin}, this machine lacks: {missing}")));

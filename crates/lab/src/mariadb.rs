@@ -23,7 +23,7 @@ const PURGE_MAX: Duration = Duration::from_secs(60);
 
 /// The settings that matter to storage.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct MariadbSettings {
     /// InnoDB's buffer pool, in MiB.
     pub buffer_pool_mib: u32,
     /// InnoDB's redo log, in MiB.
@@ -37,7 +37,7 @@ pub struct Settings {
 /// The load of the kill test.
 const LOAD: Load = Load { tables: 2, rows: 20_000, threads: 3 };
 
-impl Settings {
+impl MariadbSettings {
     /// Smaller than the tables of the kill test's load, so that pages are read and written.
     pub const SMALL: Self = Self { buffer_pool_mib: 6, redo_log_mib: 16, durable: true, more: Vec::new() };
 
@@ -172,17 +172,17 @@ pub struct Server {
 
 impl Server {
     /// Starts a server on `data`. Its socket and its log go to the directory `run`.
-    pub fn start(data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
+    pub fn start(data: &Path, run: &Path, settings: &MariadbSettings) -> Result<Self> {
         Self::start_in(Command::new(program("mariadbd")), data, run, settings)
     }
 
     /// The same, and it finds the marker by which it decides to ask whether writes are whole (`headpond atomic`).
-    pub fn start_that_asks(data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
+    pub fn start_that_asks(data: &Path, run: &Path, settings: &MariadbSettings) -> Result<Self> {
         let server = Self::start_in(beside_marker(run), data, run, settings)?;
         Ok(Self { asks_for_whole: true, ..server })
     }
 
-    fn start_in(mut command: Command, data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
+    fn start_in(mut command: Command, data: &Path, run: &Path, settings: &MariadbSettings) -> Result<Self> {
         std::fs::create_dir_all(run).map_err(Failure::io(format!("making {}", run.display())))?;
         give(run)?;
         let socket = run.join("mariadb.sock");

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// An origin to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Origin {
+pub enum TriedOrigin {
     /// Space is reserved before it is written.
     Ext4,
     /// As in file systems that came from ext3: no space can be reserved, it is counted.
@@ -52,7 +52,7 @@ const COMMON: [&str; 3] = ["full", "kill", "conformance"];
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The origins; all of them if there is none.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<TriedOrigin>,
     /// The cases; all of them if there is none.
     pub cases: Vec<String>,
     /// Kills of each database and of the writer that hardly ever syncs.
@@ -69,14 +69,14 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Where it was asked.
-    pub origin: Origin,
+    pub origin: TriedOrigin,
     /// Its name.
     pub case: String,
     /// What was counted or found, or what was wrong.
     pub found: std::result::Result<String, String>,
 }
 
-impl Origin {
+impl TriedOrigin {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Ext4, Self::Ext4NoExtents, Self::Xfs, Self::Btrfs, Self::Tmpfs, Self::Ext4Quota, Self::Nfs];
@@ -141,7 +141,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for TriedOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -149,7 +149,7 @@ impl fmt::Display for Origin {
 
 /// Asks each case of each origin, and tells `each` what became of it, and a line about each step before.
 pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut said: impl FnMut(&str)) -> Result<Vec<Row>> {
-    let origins = if options.origins.is_empty() { Origin::ALL.to_vec() } else { options.origins.clone() };
+    let origins = if options.origins.is_empty() { TriedOrigin::ALL.to_vec() } else { options.origins.clone() };
     let mut asked = Vec::new();
     for origin in origins {
         let known = origin.cases().iter().map(ToString::to_string);
@@ -181,7 +181,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut said: i
 fn one(
     headpond: &Headpond,
     place: &Path,
-    origin: Origin,
+    origin: TriedOrigin,
     case: &str,
     options: &Options,
     mut said: impl FnMut(&str),
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_case_that_no_origin_has_is_an_error() {
         let options = Options {
-            origins: vec![Origin::Ext4],
+            origins: vec![TriedOrigin::Ext4],
             cases: vec!["snapshot".to_owned()],
             kills: 1,
             databases: Vec::new(),
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_case_and_tells_the_first_line_of_a_failure() {
-        let row = |case: &str, found| Row { origin: Origin::Ext4NoExtents, case: case.to_owned(), found };
+        let row = |case: &str, found| Row { origin: TriedOrigin::Ext4NoExtents, case: case.to_owned(), found };
         let table = table(&[row("full", Ok("3 kills".to_owned())), row("kill", Err("lost\nmore".to_owned()))]);
         let lines: Vec<_> = table.lines().collect();
         assert_eq!(lines.len(), 3);

@@ -28,7 +28,7 @@ const CLIENTS: &str = "3";
 
 /// The settings that matter to storage.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PostgresSettings {
     /// The server's own cache of pages, in MiB.
     pub shared_buffers_mib: u32,
     /// How large the log may grow before a checkpoint, in MiB.
@@ -41,7 +41,7 @@ pub struct Settings {
     pub more: Vec<String>,
 }
 
-impl Settings {
+impl PostgresSettings {
     /// Smaller than the tables of the kill test's load, so that pages are read and written. Checkpoints come often,
     /// and the log's files are used again often.
     #[must_use]
@@ -142,7 +142,7 @@ pub struct Server {
 
 impl Server {
     /// Starts a server on the data that is there.
-    pub fn start(places: &Places, settings: &Settings) -> Result<Self> {
+    pub fn start(places: &Places, settings: &PostgresSettings) -> Result<Self> {
         std::fs::create_dir_all(&places.run).map_err(Failure::io(format!("making {}", places.run.display())))?;
         give(&places.run)?;
         let mut command = as_account("postgres");

@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - A cut counts only if a disk had something to lose.
-//! - What the check finds wrong ends the run as [`Report::wrong`]; a bed that does not work is a failure.
+//! - What the check finds wrong ends the run as [`CutReport::wrong`]; a bed that does not work is a failure.
 //! - Before each start the images are copied aside: what a finding leaves can be looked at, and started again.
 
 pub mod cache;
@@ -20,7 +20,7 @@ mod vhost;
 
 use crate::command;
 use crate::failure::{Failure, Result};
-use crate::guest::{End, Guest};
+use crate::guest::{Guest, GuestEnd};
 use crate::random::{below, next};
 use cache::Unflushed;
 use inside::{BEGUN, DONE, FOUND, WRITERS, WRONG};
@@ -108,7 +108,7 @@ impl fmt::Display for Round {
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CutReport {
     /// The cuts, in order.
     pub rounds: Vec<Round>,
     /// What was wrong, in words of the guest's script or of the ledger. The run ended with it.
@@ -117,7 +117,7 @@ pub struct Report {
     pub blemishes: Vec<String>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CutReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cuts = self.rounds.len();
         let recovering = self.rounds.iter().filter(|round| round.recovering).count();
@@ -157,9 +157,14 @@ pub fn missing() -> Option<String> {
 }
 
 /// Runs it in `directory`, and tells `each` about every cut.
-pub fn run(programs: &Programs, directory: &Path, options: &Options, mut each: impl FnMut(&Round)) -> Result<Report> {
+pub fn run(
+    programs: &Programs,
+    directory: &Path,
+    options: &Options,
+    mut each: impl FnMut(&Round),
+) -> Result<CutReport> {
     let mut machine = Machine::make(programs, directory, options)?;
-    let mut report = Report::default();
+    let mut report = CutReport::default();
     machine.start(Phase::Make, 0, None, &mut report)?;
     let mut load = 0;
     while report.wrong.is_none() && (report.rounds.len() as u32) < options.cuts {
@@ -283,7 +288,7 @@ impl Machine {
     }
 
     /// Switches the power on until the guest is done or it goes; the cut, if it went.
-    fn start(&mut self, phase: Phase, load: u64, plan: Option<Plan>, report: &mut Report) -> Result<Option<Round>> {
+    fn start(&mut self, phase: Phase, load: u64, plan: Option<Plan>, report: &mut CutReport) -> Result<Option<Round>> {
         self.ledger.forget_before((load + 1).saturating_sub(LOADS_KEPT));
         self.ledger.write(&self.directory.join("ledger"))?;
         self.copy_images()?;
@@ -330,7 +335,7 @@ impl Machine {
             return Ok(None);
         }
         match (end, power.cut()) {
-            (End::Killed, Some(cut)) => {
+            (GuestEnd::Killed, Some(cut)) => {
                 let recovering = began.get().is_none();
                 Ok(Some(Round { cut, recovering, acknowledged, compared, took: begin.elapsed() }))
             }

@@ -42,7 +42,7 @@ pub struct Second {
 
 /// What sysbench says about the measured part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct SysbenchTotals {
     /// Transactions.
     pub transactions: f64,
     /// Transactions per second.
@@ -115,24 +115,24 @@ impl Load {
     }
 
     /// Starts the load.
-    pub fn start(&self, mut command: Command) -> Result<Running> {
+    pub fn start(&self, mut command: Command) -> Result<RunningLoad> {
         let child = command::detach(&mut command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| command::failed(DOING, &command, error, ""))?;
-        Ok(Running { command, child })
+        Ok(RunningLoad { command, child })
     }
 }
 
 /// A running load, killed when its owner lets go of it.
-pub struct Running {
+pub struct RunningLoad {
     command: Command,
     child: Child,
 }
 
-impl Running {
+impl RunningLoad {
     /// The process.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -140,7 +140,7 @@ impl Running {
     }
 
     /// Tells `each` about every second as it passes, until the load is over.
-    pub fn follow(mut self, mut each: impl FnMut(Second) -> Result<()>) -> Result<Totals> {
+    pub fn follow(mut self, mut each: impl FnMut(Second) -> Result<()>) -> Result<SysbenchTotals> {
         let mut output = String::new();
         if let Some(pipe) = self.child.stdout.take() {
             for line in BufReader::new(pipe).lines() {
@@ -167,7 +167,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             // Failing means that it is gone already.
@@ -185,7 +185,7 @@ pub(crate) fn parse_second(line: &str) -> Option<Second> {
 }
 
 /// Reads the last of the reports: the one before it was about the warm-up.
-pub(crate) fn parse_totals(output: &str) -> Option<Totals> {
+pub(crate) fn parse_totals(output: &str) -> Option<SysbenchTotals> {
     let last = output.rsplit("SQL statistics:").next()?;
     let value = |label: &str| {
         let line = last.lines().find_map(|line| line.trim().strip_prefix(label))?;
@@ -198,7 +198,7 @@ pub(crate) fn parse_totals(output: &str) -> Option<Totals> {
     };
     let first = |label: &str| value(label).and_then(|values: Vec<f64>| values.first().copied());
     let transactions: Vec<f64> = value("transactions:")?;
-    Some(Totals {
+    Some(SysbenchTotals {
         transactions: *transactions.first()?,
         tps: *transactions.get(1)?,
         mean_ms: first("avg:")?,
@@ -235,7 +235,8 @@ mod tests {
     #[test]
     fn the_totals_are_those_of_the_measured_part_and_not_of_the_warm_up() {
         let totals = parse_totals(OUTPUT).expect("a whole report");
-        let wanted = Totals { transactions: 16143.0, tps: 806.74, mean_ms: 9.92, p95_ms: 16.71, max_ms: 387.99 };
+        let wanted =
+            SysbenchTotals { transactions: 16143.0, tps: 806.74, mean_ms: 9.92, p95_ms: 16.71, max_ms: 387.99 };
         assert_eq!(totals, wanted);
         assert_eq!(OUTPUT.lines().filter_map(parse_second).count(), 30);
     }

@@ -224,7 +224,7 @@ impl Place {
             "--innodb-io-capacity=20000".to_owned(),
             "--innodb-max-dirty-pages-pct=5".to_owned(),
         ];
-        let settings = mariadb::Settings { buffer_pool_mib: 16, redo_log_mib: 96, durable: true, more };
+        let settings = mariadb::MariadbSettings { buffer_pool_mib: 16, redo_log_mib: 96, durable: true, more };
         mariadb::Server::start_that_asks(&self.places.data, &self.places.run, &settings)
     }
 
@@ -232,9 +232,9 @@ impl Place {
         if self.kind == Kind::MariadbWhole {
             return Ok(Box::new(self.mariadb()?));
         }
-        let small = postgres::Settings::small(false);
+        let small = postgres::PostgresSettings::small(false);
         let more = vec!["checkpoint_timeout=10min".to_owned(), "autovacuum=off".to_owned()];
-        let settings = postgres::Settings { max_wal_mib: 512, more, ..small };
+        let settings = postgres::PostgresSettings { max_wal_mib: 512, more, ..small };
         Ok(Box::new(postgres::Server::start(&self.places, &settings)?))
     }
 

@@ -34,7 +34,7 @@ struct Ran {
 
 /// What both runs together mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct XfstestsReport {
     /// Tests that passed on the mount.
     pub passed: Vec<String>,
     /// Tests that the suite left out on the mount: they need what the mount or the machine has not got.
@@ -50,7 +50,13 @@ pub struct Report {
 }
 
 /// Runs these tests, the generic quick group if there are none, and passes on each line that the suite prints.
-pub fn run(program: &Path, suite: &Path, directory: &Path, tests: &[String], each: impl Fn(&str)) -> Result<Report> {
+pub fn run(
+    program: &Path,
+    suite: &Path,
+    directory: &Path,
+    tests: &[String],
+    each: impl Fn(&str),
+) -> Result<XfstestsReport> {
     let absolute = |path: &Path| path.canonicalize().map_err(Failure::io(format!("looking for {}", path.display())));
     let bed = Bed { program: absolute(program)?, suite: absolute(suite)?, directory: absolute(directory)? };
     let quick = QUICK.map(str::to_owned);
@@ -135,8 +141,8 @@ fn expected() -> BTreeMap<&'static str, &'static str> {
     lines.filter_map(|line| line.split_once(' ')).map(|(name, reason)| (name, reason.trim())).collect()
 }
 
-fn judge(mount: Ran, bare: &Ran, expected: &BTreeMap<&'static str, &'static str>) -> Report {
-    let mut report = Report { left_out: mount.left_out, ..Report::default() };
+fn judge(mount: Ran, bare: &Ran, expected: &BTreeMap<&'static str, &'static str>) -> XfstestsReport {
+    let mut report = XfstestsReport { left_out: mount.left_out, ..XfstestsReport::default() };
     for name in mount.ran {
         let listed = expected.get(name.as_str());
         match (mount.failed.contains(&name), bare.failed.contains(&name), listed) {
@@ -178,7 +184,7 @@ Failed 3 of 4 tests
         let bare = "Ran: generic/003 generic/004 generic/005\nFailures: generic/004\nFailed 1 of 3 tests\n";
         let listed = BTreeMap::from([("generic/001", "long mended"), ("generic/003", "by design")]);
         let report = judge(parse(SAID).unwrap(), &parse(bare).unwrap(), &listed);
-        let wanted = Report {
+        let wanted = XfstestsReport {
             passed: names(&["generic/001"]),
             left_out: names(&["generic/002"]),
             failed_on_both: names(&["generic/004"]),

@@ -9,7 +9,7 @@ use headpond_lab::database::Database;
 use headpond_lab::kill::{self, FlashAtKill, Options};
 use headpond_lab::kind::Kind;
 use headpond_lab::ledger::Ledgers;
-use headpond_lab::mariadb::{self, Server, Settings};
+use headpond_lab::mariadb::{self, MariadbSettings, Server};
 use tempfile::TempDir;
 
 /// Whether this machine has what a test with that database needs.
@@ -103,7 +103,7 @@ fn a_transaction_that_is_lost_or_half_there_is_found() {
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     mariadb::install(&data).expect("a database");
-    let settings = Settings { buffer_pool_mib: 16, redo_log_mib: 16, durable: true, more: Vec::new() };
+    let settings = MariadbSettings { buffer_pool_mib: 16, redo_log_mib: 16, durable: true, more: Vec::new() };
     let server = Server::start(&data, &run, &settings).expect("it starts");
     server.create_database().expect("a database for the load");
     let ledgers = Ledgers::new(directory.path().to_path_buf(), 2);

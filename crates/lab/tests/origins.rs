@@ -4,10 +4,10 @@
 mod machine;
 
 use headpond_lab::kind::Kind;
-use headpond_lab::origins::{self, Options, Origin};
+use headpond_lab::origins::{self, Options, TriedOrigin};
 
 /// Asks these cases of an origin: each passes, and has something to tell.
-fn passes(origin: Origin, cases: &[&str]) {
+fn passes(origin: TriedOrigin, cases: &[&str]) {
     let databases = vec![Kind::SqliteRollback];
     let cases: Vec<String> = cases.iter().map(ToString::to_string).collect();
     if !machine::lacks_nothing(origin.missing(&cases, &databases)) {
@@ -28,30 +28,30 @@ fn passes(origin: Origin, cases: &[&str]) {
 
 #[test]
 fn a_full_ext4_is_told_at_the_write_and_what_was_taken_is_there() {
-    passes(Origin::Ext4, &["full"]);
+    passes(TriedOrigin::Ext4, &["full"]);
 }
 
 #[test]
 fn a_full_ext4_without_extents_is_told_at_the_write_and_what_was_taken_is_there() {
-    passes(Origin::Ext4NoExtents, &["full"]);
+    passes(TriedOrigin::Ext4NoExtents, &["full"]);
 }
 
 #[test]
 fn a_full_btrfs_is_told_at_the_write_and_what_was_taken_is_there() {
-    passes(Origin::Btrfs, &["full"]);
+    passes(TriedOrigin::Btrfs, &["full"]);
 }
 
 #[test]
 fn a_full_tmpfs_is_told_at_the_write_and_what_was_taken_is_there() {
-    passes(Origin::Tmpfs, &["full"]);
+    passes(TriedOrigin::Tmpfs, &["full"]);
 }
 
 #[test]
 fn a_full_xfs_is_told_at_the_write_and_what_was_taken_is_there() {
-    passes(Origin::Xfs, &["full"]);
+    passes(TriedOrigin::Xfs, &["full"]);
 }
 
 #[test]
 fn quotas_hold_for_who_writes_and_are_told_at_the_write() {
-    passes(Origin::Ext4Quota, &["blocks", "groups", "files"]);
+    passes(TriedOrigin::Ext4Quota, &["blocks", "groups", "files"]);
 }

@@ -5,11 +5,11 @@
 
 mod machine;
 
-use headpond_lab::power_cuts::{self, Options, Programs, Report, power::Which};
+use headpond_lab::power_cuts::{self, CutReport, Options, Programs, power::Which};
 use std::path::PathBuf;
 
 /// Runs some cuts. A failure of the bed itself ends the test; what is wrong with headpond is in the report.
-fn cut(cuts: u32, seed: u64, lies: Option<Which>) -> Option<Report> {
+fn cut(cuts: u32, seed: u64, lies: Option<Which>) -> Option<CutReport> {
     if !machine::lacks_nothing(power_cuts::missing()) {
         return None;
     }

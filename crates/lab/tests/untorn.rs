@@ -12,7 +12,7 @@ mod machine;
 use headpond_lab::database::{Database, Pages};
 use headpond_lab::kill::{self, FlashAtKill, Options};
 use headpond_lab::kind::Kind;
-use headpond_lab::mariadb::{Server, Settings};
+use headpond_lab::mariadb::{MariadbSettings, Server};
 use headpond_lab::torn::{self, Breakage, Round};
 use tempfile::TempDir;
 
@@ -79,7 +79,7 @@ fn where_nobody_promises_whole_writes_mariadb_goes_on_with_its_doublewrite() {
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     headpond_lab::mariadb::install(&data).expect("a database");
-    let server = Server::start_that_asks(&data, &run, &Settings::SMALL).expect("it starts");
+    let server = Server::start_that_asks(&data, &run, &MariadbSettings::SMALL).expect("it starts");
     server.create_database().expect("a database for the load");
     Database::fill(&server).expect("tables");
     // A page that is new in its file needs no copy: these are there, and are written once more before that ends.

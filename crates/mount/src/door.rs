@@ -37,7 +37,7 @@ use crate::fuse::answer::Answer;
 use crate::fuse::buffers::RequestBuffers;
 use crate::fuse::forgetting::Passing;
 use crate::fuse::relay::Socket;
-use crate::fuse::wire::{Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
+use crate::fuse::wire::{Create, Fsync, Read, RequestHead, WRITE_HEAD, Write, opcode};
 use crate::handles::{ContentWay, OpenHandle};
 use crate::panel::is_panel;
 
@@ -94,7 +94,7 @@ impl Door for FuseDoor {
             let mut parts = [IoSliceMut::new(&mut open.head), IoSliceMut::new(open.buffers.next())];
             match rustix::io::readv(&open.device, &mut parts) {
                 Ok(len) => {
-                    let Some(asked) = Head::parse(&open.head[..len.min(WRITE_HEAD)]) else { continue };
+                    let Some(asked) = RequestHead::parse(&open.head[..len.min(WRITE_HEAD)]) else { continue };
                     open.handle(&asked, len, submit);
                     // If nothing was written since the last sync, the answer is there already. The kernel sends the
                     // next sync of that file only after this answer. So the answer goes out before the door looks for
@@ -137,7 +137,7 @@ impl Drop for FuseDoor {
 
 impl Open {
     /// Handles the message of `len` bytes that has arrived and begins with `asked`.
-    fn handle(&mut self, asked: &Head, len: usize, submit: Send<'_>) {
+    fn handle(&mut self, asked: &RequestHead, len: usize, submit: Send<'_>) {
         let head = &self.head[..len.min(WRITE_HEAD)];
         let answer = Answer::new(self.device.clone(), asked.unique);
         let front = self.front.clone();

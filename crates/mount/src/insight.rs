@@ -58,9 +58,9 @@ pub struct Insight {
 }
 
 /// A request that is under way and counts when its answer goes out. None while counting is paused.
-pub(crate) struct Counted(Option<(Arc<Insight>, Arc<Known>, u32)>);
+pub(crate) struct CountedRequest(Option<(Arc<Insight>, Arc<Known>, u32)>);
 
-impl Counted {
+impl CountedRequest {
     /// Counts the answered request.
     pub(crate) fn done(self, amount: Amount) {
         if let Self(Some((insight, known, thread))) = self {
@@ -89,8 +89,8 @@ impl Insight {
     }
 
     /// Begins to count a request by this thread for this file.
-    pub(crate) fn counted(self: &Arc<Self>, known: &Arc<Known>, thread: u32) -> Counted {
-        Counted(self.is_counting().then(|| (self.clone(), known.clone(), thread)))
+    pub(crate) fn counted(self: &Arc<Self>, known: &Arc<Known>, thread: u32) -> CountedRequest {
+        CountedRequest(self.is_counting().then(|| (self.clone(), known.clone(), thread)))
     }
 
     /// Counts a request.

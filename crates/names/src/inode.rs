@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use headpond_base::{Errno, Result};
 
 use crate::known::Known;
-use crate::places::{Home, Place};
+use crate::places::{Home, NameInDirectory};
 use crate::removed::Removed;
 use crate::slots::{PathHolder, PathInUse, PathSlot};
 use crate::unsynced::Unsynced;
@@ -44,7 +44,7 @@ pub struct Inode<T: Tree> {
     pub(crate) holds: AtomicU64,
     pub(crate) home: Weak<Home<T>>,
     me: Weak<Self>,
-    place: Mutex<Option<Place<T>>>,
+    place: Mutex<Option<NameInDirectory<T>>>,
     /// What was last seen of it, if it is gone.
     last_seen: OnceLock<Box<Found>>,
     lookups: AtomicU64,
@@ -262,7 +262,7 @@ impl<T: Tree> Inode<T> {
         self.lookups.store(lookups, Ordering::Release);
     }
 
-    pub(crate) fn place_slot(&self) -> MutexGuard<'_, Option<Place<T>>> {
+    pub(crate) fn place_slot(&self) -> MutexGuard<'_, Option<NameInDirectory<T>>> {
         // Each change is one assignment.
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }

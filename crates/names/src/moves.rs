@@ -8,7 +8,7 @@ use crate::wait::Watched;
 
 /// The renames under way of a mount.
 #[derive(Debug, Default)]
-pub(crate) struct Moves {
+pub(crate) struct DirectoryMoves {
     state: Watched<State>,
 }
 
@@ -21,11 +21,11 @@ struct State {
 /// A rename, until it is dropped. Its holder must not ask for a path: that may wait for this rename.
 #[must_use]
 pub(crate) struct Move<'a> {
-    moves: &'a Moves,
+    moves: &'a DirectoryMoves,
     number: u64,
 }
 
-impl Moves {
+impl DirectoryMoves {
     /// Begins a rename.
     pub(crate) fn begin(&self) -> Move<'_> {
         let number = self.state.change(|state| {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn who_waits_waits_for_those_that_have_begun_and_for_no_others() {
-        let moves = Moves::default();
+        let moves = DirectoryMoves::default();
         let [first, second] = [(); 2].map(|()| moves.begin());
         let mut waiting = pin!(moves.ended());
         let mut context = Context::from_waker(Waker::noop());

@@ -5,7 +5,7 @@
 //! - A directory that a place names stays in the table, also when the kernel has forgotten it: renaming it moves what is
 //!   below it, as nothing but its own place changes.
 //! - A place changes with the rename at the origin. Between the two, no operation takes the file for missing
-//!   ([`Moves`]).
+//!   ([`DirectoryMoves`]).
 //! - An open finds the same file as before, by inode number, birth time and device, or it fails (ESTALE).
 //! - No function recurses over a chain of directories, so a long one is safe.
 //!
@@ -21,7 +21,7 @@ use headpond_base::{Errno, Result};
 
 use crate::inode::Inode;
 use crate::inodes::Table;
-use crate::moves::Moves;
+use crate::moves::DirectoryMoves;
 use crate::slots::{PathHolder, PathInUse, Paths};
 use crate::{Freshness, Tree};
 
@@ -40,13 +40,13 @@ pub(crate) struct Home<T: Tree> {
     pub(crate) tree: Arc<T>,
     pub(crate) table: RwLock<Table<T>>,
     pub(crate) open: Paths<Inode<T>>,
-    pub(crate) moves: Moves,
+    pub(crate) moves: DirectoryMoves,
     /// What the kernel forgot last: who has a file handle may still ask for it.
     forgotten: Mutex<VecDeque<Hold<T>>>,
 }
 
 /// A directory and a name in it.
-pub(crate) struct Place<T: Tree> {
+pub(crate) struct NameInDirectory<T: Tree> {
     pub(crate) parent: Hold<T>,
     pub(crate) name: Box<OsStr>,
 }
@@ -93,7 +93,7 @@ impl<T: Tree> Home<T> {
             tree,
             table: RwLock::default(),
             open: Paths::new(descriptors),
-            moves: Moves::default(),
+            moves: DirectoryMoves::default(),
             forgotten: Mutex::default(),
         }
     }
@@ -186,7 +186,7 @@ impl<T: Tree> Inode<T> {
 
     /// It is found by another name from now on.
     pub(crate) fn set_place(&self, parent: &Arc<Self>, name: &OsStr) {
-        let place = Place { parent: Hold::of(parent), name: name.into() };
+        let place = NameInDirectory { parent: Hold::of(parent), name: name.into() };
         let earlier = self.place_slot().replace(place);
         // Not with the lock held: it may let go of directories.
         drop(earlier);
@@ -204,7 +204,7 @@ impl<T: Tree> Inode<T> {
         self.place_slot().as_ref().is_some_and(|place| place.parent.inode().node == parent.node && *place.name == *name)
     }
 
-    pub(crate) fn take_place(&self) -> Option<Place<T>> {
+    pub(crate) fn take_place(&self) -> Option<NameInDirectory<T>> {
         self.place_slot().take()
     }
 }

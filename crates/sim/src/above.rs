@@ -14,7 +14,7 @@ use headpond_format::Stamp;
 
 use crate::origin::{FileId, SimOrigin};
 use crate::rng::Rng;
-use crate::tree::{Entry, Tree};
+use crate::tree::{Tree, TreeEntry};
 
 /// What is attached to an object.
 #[derive(Clone, Default, Debug)]
@@ -28,7 +28,7 @@ struct Attached {
     /// It holds a descriptor.
     open: bool,
     /// By what it was opened.
-    entry: Option<Entry>,
+    entry: Option<TreeEntry>,
 }
 
 /// Tells an object that the engine has let go of from an answer, among which it comes.
@@ -69,7 +69,7 @@ impl Above {
     }
 
     /// A file is given to an object.
-    pub(crate) fn attach(&mut self, object: ObjectId, file: FileId, entry: Option<Entry>, origin: &mut SimOrigin) {
+    pub(crate) fn attach(&mut self, object: ObjectId, file: FileId, entry: Option<TreeEntry>, origin: &mut SimOrigin) {
         let attached = self.attached.entry(object).or_default();
         if !attached.open {
             (attached.anchored, attached.entry) = (false, entry);

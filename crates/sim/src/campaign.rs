@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{Failure, Options, Summary, run_seed};
+use crate::{Failure, HistorySums, Options, run_seed};
 
 /// What a campaign found.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct CampaignFindings {
     /// Seeds run.
     pub seeds: u64,
     /// Sums over all runs that passed.
-    pub total: Summary,
+    pub total: HistorySums,
     /// Runs that failed, in the order of their seeds.
     pub failures: Vec<Failure>,
 }
@@ -25,10 +25,10 @@ pub fn run_seeds(
     threads: usize,
     most_failures: usize,
     progress: &(dyn Fn(u64, Option<&Failure>) + Sync),
-) -> Findings {
+) -> CampaignFindings {
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
-    let findings = Mutex::new(Findings::default());
+    let findings = Mutex::new(CampaignFindings::default());
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
@@ -61,7 +61,7 @@ pub fn run_seeds(
 ///
 /// # Errors
 /// The first broken promise.
-pub fn run_caught(seed: u64, options: &Options) -> Result<Summary, Failure> {
+pub fn run_caught(seed: u64, options: &Options) -> Result<HistorySums, Failure> {
     std::panic::catch_unwind(|| run_seed(seed, options))
         .unwrap_or_else(|panic| Err(Failure { seed, options: options.clone(), at: None, what: said(&*panic) }))
 }

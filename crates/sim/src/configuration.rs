@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use crate::content::{Change, Content};
+use crate::content::{Content, ContentChange};
 use crate::origin::FileId;
 
 /// Names a change that was asked for.
@@ -18,7 +18,7 @@ pub(crate) type Moment = usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Mutation {
     pub(crate) file: FileId,
-    pub(crate) change: Change,
+    pub(crate) change: ContentChange,
     pub(crate) mtime: i64,
     pub(crate) durable: bool,
     pub(crate) loose: bool,

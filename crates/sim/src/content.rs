@@ -12,7 +12,7 @@ use crate::rng::mix;
 
 /// Names one write: of an application, of a foreigner at the origin, or a file's first content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Writer(pub(crate) u32);
+pub(crate) struct WriterId(pub(crate) u32);
 
 /// Words of which one writer's may be the same, with little else to tell: 512 bytes, the unit of packed records.
 const ALIKE: u64 = 64;
@@ -21,7 +21,7 @@ const ALIKE: u64 = 64;
 const ZEROS_ALIKE: u64 = 8192;
 
 /// Whether `writer` writes zeros at word `index` of a file. The first writers, of the shortest histories, do so nowhere.
-const fn is_blank(writer: Writer, index: u64) -> bool {
+const fn is_blank(writer: WriterId, index: u64) -> bool {
     let some = writer.0 > 8 && writer.0 % 8 == 5;
     some && !(index / ZEROS_ALIKE + writer.0 as u64 / 8).is_multiple_of(3)
 }
@@ -49,7 +49,7 @@ enum Run {
 
 impl Run {
     /// The run that has word `index` of what `writer` writes; of zeros for `None`.
-    const fn of(writer: Option<Writer>, index: u64) -> Self {
+    const fn of(writer: Option<WriterId>, index: u64) -> Self {
         let Some(writer) = writer else { return Self::Same(0) };
         if is_blank(writer, index) {
             return Self::Same(0);
@@ -111,7 +111,7 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize)> {
 }
 
 /// Fills `out` with what `writer` writes from byte `offset` on.
-pub(crate) fn fill(writer: Writer, offset: u64, out: &mut [u8]) {
+pub(crate) fn fill(writer: WriterId, offset: u64, out: &mut [u8]) {
     for (at, len) in parts(offset, out.len()) {
         let run = Run::of(Some(writer), at / 8);
         let out = &mut out[(at - offset) as usize..][..len];
@@ -125,7 +125,7 @@ pub(crate) fn fill(writer: Writer, offset: u64, out: &mut [u8]) {
 }
 
 /// Where `bytes` first differ from what `writer` (or zeros, for `None`) has at `offset`.
-fn first_difference(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> Option<u64> {
+fn first_difference(writer: Option<WriterId>, offset: u64, bytes: &[u8]) -> Option<u64> {
     parts(offset, bytes.len()).find_map(|(at, len)| {
         let run = Run::of(writer, at / 8);
         let bytes = &bytes[(at - offset) as usize..][..len];
@@ -138,17 +138,17 @@ fn first_difference(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> Option
 }
 
 /// Whether `bytes` at `offset` are what `writer` (or zeros, for `None`) has there.
-pub(crate) fn is_from(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> bool {
+pub(crate) fn is_from(writer: Option<WriterId>, offset: u64, bytes: &[u8]) -> bool {
     first_difference(writer, offset, bytes).is_none()
 }
 
 /// Where what was found of `from..to` first differs from what `writer` has there.
-fn found_difference(writer: Option<Writer>, from: u64, to: u64, found: &Found) -> Option<u64> {
+fn found_difference(writer: Option<WriterId>, from: u64, to: u64, found: &Found) -> Option<u64> {
     found.parts(from, to).find_map(|(at, bytes)| first_difference(writer, at, bytes))
 }
 
 /// Whether what was found of `from..to` is what `writer` (or zeros, for `None`) has there.
-pub(crate) fn is_found_from(writer: Option<Writer>, from: u64, to: u64, found: &Found) -> bool {
+pub(crate) fn is_found_from(writer: Option<WriterId>, from: u64, to: u64, found: &Found) -> bool {
     found_difference(writer, from, to, found).is_none()
 }
 
@@ -157,16 +157,16 @@ pub(crate) fn is_found_from(writer: Option<Writer>, from: u64, to: u64, found: &
 struct Extent {
     start: u64,
     end: u64,
-    writer: Writer,
+    writer: WriterId,
 }
 
 /// A change of one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
+pub(crate) enum ContentChange {
     /// A write.
-    Write { offset: u64, len: u64, writer: Writer },
+    Write { offset: u64, len: u64, writer: WriterId },
     /// Writes of `len` bytes each, `stride` apart, as one.
-    Together { offset: u64, len: u64, stride: u64, count: u64, writer: Writer },
+    Together { offset: u64, len: u64, stride: u64, count: u64, writer: WriterId },
     /// Truncation or extension.
     Truncate { size: u64 },
     /// A range becomes zeros.
@@ -175,7 +175,7 @@ pub(crate) enum Change {
     Allocate { offset: u64, len: u64, extend: bool },
 }
 
-impl Change {
+impl ContentChange {
     /// The ranges that several writes as one have; nothing for other changes.
     pub(crate) fn places(&self) -> Vec<(u64, u64)> {
         let Self::Together { offset, len, stride, count, .. } = *self else { return Vec::new() };
@@ -206,39 +206,39 @@ pub(crate) struct Content {
 
 impl Content {
     /// A file of `size` bytes, all by one writer.
-    pub(crate) fn of(writer: Writer, size: u64) -> Self {
+    pub(crate) fn of(writer: WriterId, size: u64) -> Self {
         let mut content = Self::default();
-        content.apply(&Change::Write { offset: 0, len: size, writer }, 0);
+        content.apply(&ContentChange::Write { offset: 0, len: size, writer }, 0);
         content
     }
 
     /// Makes the change.
-    pub(crate) fn apply(&mut self, change: &Change, mtime: i64) {
+    pub(crate) fn apply(&mut self, change: &ContentChange, mtime: i64) {
         self.mtime = mtime;
         match *change {
-            Change::Write { offset, len, writer } => {
+            ContentChange::Write { offset, len, writer } => {
                 if len > 0 {
                     self.put(offset, offset + len, Some(writer));
                     self.size = self.size.max(offset + len);
                 }
             }
-            Change::Together { writer, .. } => {
+            ContentChange::Together { writer, .. } => {
                 for (start, end) in change.places() {
                     self.put(start, end, Some(writer));
                     self.size = self.size.max(end);
                 }
             }
-            Change::Truncate { size } => {
+            ContentChange::Truncate { size } => {
                 self.put(size, u64::MAX, None);
                 self.size = size;
             }
-            Change::Zero { offset, len, extend } => {
+            ContentChange::Zero { offset, len, extend } => {
                 self.put(offset, offset + len, None);
                 if extend {
                     self.size = self.size.max(offset + len);
                 }
             }
-            Change::Allocate { offset, len, extend } => {
+            ContentChange::Allocate { offset, len, extend } => {
                 if extend {
                     self.size = self.size.max(offset + len);
                 }
@@ -247,7 +247,7 @@ impl Content {
     }
 
     /// Sets a range without touching the size.
-    pub(crate) fn put(&mut self, start: u64, end: u64, writer: Option<Writer>) {
+    pub(crate) fn put(&mut self, start: u64, end: u64, writer: Option<WriterId>) {
         let mut kept = Vec::with_capacity(self.extents.len() + 2);
         for extent in &self.extents {
             if extent.start < start {
@@ -273,7 +273,7 @@ impl Content {
     }
 
     /// The runs of one writer (or zeros) that make up `start..end`.
-    pub(crate) fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Option<Writer>)> {
+    pub(crate) fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Option<WriterId>)> {
         let mut pieces = Vec::new();
         let mut at = start;
         let first = self.extents.partition_point(|extent| extent.end <= start);
@@ -306,13 +306,13 @@ impl Content {
     }
 
     /// Who wrote the byte at `at`; zeros are nobody's.
-    pub(crate) fn writer_at(&self, at: u64) -> Option<Writer> {
+    pub(crate) fn writer_at(&self, at: u64) -> Option<WriterId> {
         let first = self.extents.partition_point(|extent| extent.end <= at);
         self.extents.get(first).filter(|extent| extent.start <= at).map(|extent| extent.writer)
     }
 
     /// Sets a range behind all that is set.
-    pub(crate) fn put_behind(&mut self, start: u64, end: u64, writer: Option<Writer>) {
+    pub(crate) fn put_behind(&mut self, start: u64, end: u64, writer: Option<WriterId>) {
         let Some(writer) = writer else { return };
         match self.extents.last_mut() {
             Some(last) if last.end == start && last.writer == writer => last.end = end,
@@ -325,7 +325,7 @@ impl Content {
 
     /// Whether something else than zeros was written there. Of zeros nothing tells who wrote them, or whether anything did.
     pub(crate) fn has_data(&self, start: u64, end: u64) -> bool {
-        let shown = |from: u64, to: u64, writer: Writer| {
+        let shown = |from: u64, to: u64, writer: WriterId| {
             (from / 8 / ZEROS_ALIKE..=(to - 1) / 8 / ZEROS_ALIKE).any(|run| !is_blank(writer, run * ZEROS_ALIKE))
         };
         start < end
@@ -382,24 +382,24 @@ mod tests {
     }
 
     /// The oracle: one writer for each byte.
-    fn by_hand(array: &mut Vec<Option<Writer>>, change: &Change) {
-        let grow = |array: &mut Vec<Option<Writer>>, size: u64| {
+    fn by_hand(array: &mut Vec<Option<WriterId>>, change: &ContentChange) {
+        let grow = |array: &mut Vec<Option<WriterId>>, size: u64| {
             if array.len() < size as usize {
                 array.resize(size as usize, None);
             }
         };
         match *change {
-            Change::Write { offset, len, writer } => {
+            ContentChange::Write { offset, len, writer } => {
                 grow(array, offset + len);
                 array[offset as usize..(offset + len) as usize].fill(Some(writer));
             }
-            Change::Together { writer, .. } => {
+            ContentChange::Together { writer, .. } => {
                 for (start, end) in change.places() {
-                    by_hand(array, &Change::Write { offset: start, len: end - start, writer });
+                    by_hand(array, &ContentChange::Write { offset: start, len: end - start, writer });
                 }
             }
-            Change::Truncate { size } => array.resize(size as usize, None),
-            Change::Zero { offset, len, extend } => {
+            ContentChange::Truncate { size } => array.resize(size as usize, None),
+            ContentChange::Zero { offset, len, extend } => {
                 if extend {
                     grow(array, offset + len);
                 }
@@ -408,7 +408,7 @@ mod tests {
                     array[offset as usize..end].fill(None);
                 }
             }
-            Change::Allocate { offset, len, extend } => {
+            ContentChange::Allocate { offset, len, extend } => {
                 if extend {
                     grow(array, offset + len);
                 }
@@ -424,11 +424,11 @@ mod tests {
         for step in 0..3000 {
             let (offset, len) = (rng.below(200), 1 + rng.below(60));
             let change = match rng.below(6) {
-                0 => Change::Truncate { size: offset },
-                1 => Change::Zero { offset, len, extend: rng.chance(500) },
-                2 => Change::Allocate { offset, len, extend: rng.chance(500) },
-                3 => Change::Together { offset, len, stride: len + 7, count: 3, writer: Writer(step) },
-                _ => Change::Write { offset, len, writer: Writer(step) },
+                0 => ContentChange::Truncate { size: offset },
+                1 => ContentChange::Zero { offset, len, extend: rng.chance(500) },
+                2 => ContentChange::Allocate { offset, len, extend: rng.chance(500) },
+                3 => ContentChange::Together { offset, len, stride: len + 7, count: 3, writer: WriterId(step) },
+                _ => ContentChange::Write { offset, len, writer: WriterId(step) },
             };
             content.apply(&change, 0);
             by_hand(&mut array, &change);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     /// Oracle: what a writer writes, word by word, without runs.
-    fn word(writer: Writer, index: u64) -> u64 {
+    fn word(writer: WriterId, index: u64) -> u64 {
         if is_blank(writer, index) {
             return 0;
         }
@@ -468,9 +468,9 @@ mod tests {
             let contents: [_; 2] = std::array::from_fn(|_| {
                 let (mut content, mut array) = (Content::default(), Vec::new());
                 for _ in 0..6 {
-                    let (offset, len, writer) = (rng.below(200), 1 + rng.below(60), Writer(rng.below(3) as u32));
-                    let zero = Change::Zero { offset, len, extend: false };
-                    let change = if rng.chance(300) { zero } else { Change::Write { offset, len, writer } };
+                    let (offset, len, writer) = (rng.below(200), 1 + rng.below(60), WriterId(rng.below(3) as u32));
+                    let zero = ContentChange::Zero { offset, len, extend: false };
+                    let change = if rng.chance(300) { zero } else { ContentChange::Write { offset, len, writer } };
                     content.apply(&change, 0);
                     by_hand(&mut array, &change);
                 }
@@ -488,7 +488,7 @@ mod tests {
     fn runs_are_written_and_compared_as_their_words_one_by_one() {
         let mut rng = Rng::new(4);
         for _ in 0..3000 {
-            let (writer, offset, len) = (Writer(rng.below(300) as u32), rng.below(200_000), 1 + rng.below(3000));
+            let (writer, offset, len) = (WriterId(rng.below(300) as u32), rng.below(200_000), 1 + rng.below(3000));
             let byte = |at: u64| word(writer, at / 8).to_le_bytes()[(at % 8) as usize];
             let expected: Vec<u8> = (offset..offset + len).map(byte).collect();
             let mut bytes = vec![1; len as usize];
@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_read_beyond_the_end_is_shorter_and_nothing_else() {
-        let content = Content::of(Writer(1), 100);
+        let content = Content::of(WriterId(1), 100);
         let bytes = content.bytes();
         assert_eq!(content.difference(90, 50, &found(90, &bytes[90..])), None);
         assert_eq!(content.difference(90, 50, &found(90, &bytes[90..99])), Some(99));

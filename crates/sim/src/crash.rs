@@ -7,7 +7,7 @@ use headpond_format::OriginName;
 use crate::content::Content;
 use crate::core::Restored;
 use crate::flash::{Cut, SimFlash};
-use crate::origin::{Change, FileId, SpaceKind};
+use crate::origin::{FileId, OriginChange, SpaceKind};
 use crate::rng::Rng;
 use crate::sim::{Asked, Door, Sim};
 
@@ -89,13 +89,13 @@ impl Sim<'_> {
         let writer = self.writer();
         self.world.trace(|| format!("meddle unseen with {file:?} by {writer:?}"));
         let mut content = Content::default();
-        content.apply(&crate::content::Change::Write { offset: 0, len: left.size, writer }, 0);
+        content.apply(&crate::content::ContentChange::Write { offset: 0, len: left.size, writer }, 0);
         // Without space it is a change of the owner alone.
         if left.size == 0
-            || self.world.origin.change(file, Change::Write { offset: 0, data: vec![content.bytes()] }).is_err()
+            || self.world.origin.change(file, OriginChange::Write { offset: 0, data: vec![content.bytes()] }).is_err()
         {
             self.world.origin.touch_status(file);
-        } else if self.world.origin.change(file, Change::Times { mtime: left.mtime.0 }).is_err() {
+        } else if self.world.origin.change(file, OriginChange::Times { mtime: left.mtime.0 }).is_err() {
             return Ok(None);
         }
         self.world.origin.sync_all();
@@ -241,23 +241,28 @@ impl Sim<'_> {
             1 => {
                 // The same size: only times tell, perhaps only the one that nobody can put back.
                 let size = left.size;
-                content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
+                content.apply(&crate::content::ContentChange::Write { offset: 0, len: size, writer }, 0);
             }
             _ => {
                 let size = rng.between(1, self.scenario.file_bytes / 2);
-                self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
-                content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
+                self.world.origin.change(file, OriginChange::Resize { size: 0 }).ok()?;
+                content.apply(&crate::content::ContentChange::Write { offset: 0, len: size, writer }, 0);
             }
         }
         if content.size == 0 {
-            self.world.origin.change(file, Change::Times { mtime: 12_345 }).ok()?;
-        } else if self.world.origin.change(file, Change::Write { offset: 0, data: vec![content.bytes()] }).is_err() {
+            self.world.origin.change(file, OriginChange::Times { mtime: 12_345 }).ok()?;
+        } else if self
+            .world
+            .origin
+            .change(file, OriginChange::Write { offset: 0, data: vec![content.bytes()] })
+            .is_err()
+        {
             // No space: he has made it empty, then.
-            self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
+            self.world.origin.change(file, OriginChange::Resize { size: 0 }).ok()?;
             content = Content::default();
         }
         if put_back {
-            self.world.origin.change(file, Change::Times { mtime: left.mtime.0 }).ok()?;
+            self.world.origin.change(file, OriginChange::Times { mtime: left.mtime.0 }).ok()?;
         }
         self.world.origin.sync_all();
         Some(Outside { file, content: Some(content) })

@@ -18,7 +18,7 @@ use headpond_base::{BLOCK_U64, CacheMode, Nanos};
 use headpond_engine::{Config, Mutation, Treatment};
 use headpond_format::Geometry;
 
-use crate::content::{Change, Content};
+use crate::content::{Content, ContentChange};
 use crate::core::{Maker, Real};
 use crate::flash::Cut;
 use crate::origin::{FileId, SpaceKind};
@@ -228,7 +228,7 @@ impl Sim<'_> {
         let data = vec![content.bytes()];
         self.world
             .origin
-            .change(file, crate::origin::Change::Write { offset: 0, data })
+            .change(file, crate::origin::OriginChange::Write { offset: 0, data })
             .map_err(|error| error.to_string())?;
         self.model.add_file(file, content);
         self.world.origin.sync_all();
@@ -254,12 +254,12 @@ impl Sim<'_> {
         match step {
             Step::WriteFirst | Step::WriteMiddle | Step::WriteAcross | Step::WriteDurable => {
                 let writer = self.writer();
-                self.change(file, Change::Write { offset, len, writer }, step == Step::WriteDurable, usual)
+                self.change(file, ContentChange::Write { offset, len, writer }, step == Step::WriteDurable, usual)
             }
             Step::Sync => self.sync(file),
-            Step::Shrink => self.change(file, Change::Truncate { size: block * 3 / 2 }, false, usual),
-            Step::Grow => self.change(file, Change::Truncate { size: 4 * block }, false, usual),
-            Step::Punch => self.change(file, Change::Zero { offset, len, extend: false }, false, usual),
+            Step::Shrink => self.change(file, ContentChange::Truncate { size: block * 3 / 2 }, false, usual),
+            Step::Grow => self.change(file, ContentChange::Truncate { size: 4 * block }, false, usual),
+            Step::Punch => self.change(file, ContentChange::Zero { offset, len, extend: false }, false, usual),
             Step::Flush => self.flush(),
         }
     }

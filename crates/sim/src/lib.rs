@@ -44,7 +44,7 @@ mod uses;
 mod warming;
 mod world;
 
-pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
+pub use campaign::{CampaignFindings, quiet_panics, run_caught, run_seeds};
 pub use card::OnCard;
 pub use destage_arguments::DestageArguments;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
@@ -55,14 +55,14 @@ pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
 pub use shrink::shrink;
-pub use timed::{Arrival, PAGE, PagedLoad, Report, run_paged};
+pub use timed::{Arrival, PAGE, PagedLoad, TimedReport, run_paged};
 pub use warming::{Second, Warming, warm_up};
 
 use std::fmt;
 
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct HistorySums {
     /// Operations done.
     pub ops: u64,
     /// Crashes, those during recovery included.
@@ -104,7 +104,7 @@ pub struct Summary {
     pub hash: u64,
 }
 
-impl Summary {
+impl HistorySums {
     /// Adds another run's figures.
     pub(crate) fn add(&mut self, other: &Self) {
         self.ops += other.ops;
@@ -129,7 +129,7 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for HistorySums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -263,7 +263,7 @@ pub fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
 ///
 /// # Errors
 /// The first broken promise.
-pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Failure> {
+pub fn run_seed(seed: u64, options: &Options) -> Result<HistorySums, Failure> {
     if options.uses {
         return uses::run(seed, options);
     }

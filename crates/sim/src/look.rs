@@ -150,7 +150,7 @@ impl Sim<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::{Change, Content, Writer};
+    use crate::content::{Content, ContentChange, WriterId};
     use crate::model::Model;
     use crate::rng::Rng;
 
@@ -168,15 +168,15 @@ mod tests {
         for _ in 0..300 {
             let file = FileId(1);
             let mut model = Model::default();
-            let base = Content::of(Writer(0), rng.below(2 << 20));
+            let base = Content::of(WriterId(0), rng.below(2 << 20));
             model.add_file(file, base.clone());
             let mut before = None;
             for step in 1..=6 {
                 let (offset, len) = (rng.below(2 << 20), 1 + rng.below(50_000));
                 let change = match rng.below(4) {
-                    0 => Change::Zero { offset, len, extend: rng.chance(500) },
-                    1 if rng.chance(300) => Change::Truncate { size: offset },
-                    _ => Change::Write { offset, len, writer: Writer(step) },
+                    0 => ContentChange::Zero { offset, len, extend: rng.chance(500) },
+                    1 if rng.chance(300) => ContentChange::Truncate { size: offset },
+                    _ => ContentChange::Write { offset, len, writer: WriterId(step) },
                 };
                 let id = model.ask(file, change, 0, false, false);
                 // Now and then the next one is asked for before: then nobody knows their order.

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use headpond_base::BLOCK_U64;
 
 use crate::configuration::{Configuration, Event, Moment, Mutation, MutationId, step};
-use crate::content::{Change, Content, Writer, is_found_from, is_from};
+use crate::content::{Content, ContentChange, WriterId, is_found_from, is_from};
 use crate::flash::SECTOR;
 use crate::found::Found;
 use crate::origin::FileId;
@@ -42,7 +42,7 @@ struct FileModel {
     /// Contents and changes from before a daemon's death that a power cut may still bring back,
     /// because they went to the origin and were not synced there.
     earlier: Vec<Rc<Content>>,
-    earlier_changes: Vec<Change>,
+    earlier_changes: Vec<ContentChange>,
 }
 
 /// A read under way: every content that the file may have had since it was asked.
@@ -113,7 +113,14 @@ impl Model {
     }
 
     /// A change is asked for.
-    pub(crate) fn ask(&mut self, file: FileId, change: Change, mtime: i64, durable: bool, loose: bool) -> MutationId {
+    pub(crate) fn ask(
+        &mut self,
+        file: FileId,
+        change: ContentChange,
+        mtime: i64,
+        durable: bool,
+        loose: bool,
+    ) -> MutationId {
         let id = MutationId(self.mutations.len() as u32);
         self.mutations.push(Mutation { file, change, mtime, durable, loose, acknowledged: None, failed: false });
         self.happen(Event::Asked(id));
@@ -121,7 +128,7 @@ impl Model {
     }
 
     /// What was asked for.
-    pub(crate) fn change(&self, id: MutationId) -> Change {
+    pub(crate) fn change(&self, id: MutationId) -> ContentChange {
         self.mutations[id.0 as usize].change
     }
 
@@ -396,14 +403,16 @@ impl Model {
             return "zeros".into();
         }
         let by = self.mutations.iter().enumerate().find_map(|(id, mutation)| match mutation.change {
-            Change::Write { writer, .. } | Change::Together { writer, .. } if is_from(Some(writer), at, piece) => {
+            ContentChange::Write { writer, .. } | ContentChange::Together { writer, .. }
+                if is_from(Some(writer), at, piece) =>
+            {
                 Some(format!("written by {writer:?} (change {id}, {:?} of {:?})", mutation.change, mutation.file))
             }
             _ => None,
         });
         by.or_else(|| {
             (0..5000)
-                .map(Writer)
+                .map(WriterId)
                 .find(|writer| is_from(Some(*writer), at, piece))
                 .map(|writer| format!("written by {writer:?}, not through the mount"))
         })
@@ -416,7 +425,7 @@ impl Model {
         let model = self.files.get(&file)?;
         let [Configuration { content: base, .. }] = model.base.as_slice() else { return None };
         let mut changed = vec![last_byte(base.size)];
-        let mut change = |change: &Change| changed.push(reach(change));
+        let mut change = |change: &ContentChange| changed.push(reach(change));
         for event in self.events.iter().filter(|event| self.file_of(**event) == file) {
             match event {
                 Event::Asked(id) => change(&self.mutations[id.0 as usize].change),
@@ -450,7 +459,7 @@ impl Model {
         file: FileId,
         bytes: &Found,
         contents: &[Rc<Content>],
-        changes: Vec<Change>,
+        changes: Vec<ContentChange>,
         sizes: Vec<u64>,
     ) -> Result<Content, String> {
         let size = bytes.len();
@@ -469,7 +478,7 @@ impl Model {
             let (start, end) = change.range();
             cuts.extend([start, end]);
             cuts.extend(change.places().iter().flat_map(|(start, end)| [*start, *end]));
-            if let Change::Truncate { size } = change {
+            if let ContentChange::Truncate { size } = change {
                 cuts.push(*size);
             }
         }
@@ -480,24 +489,26 @@ impl Model {
         // Nothing of today's content need begin or end there.
         let of_file = self.mutations.iter().filter(|mutation| mutation.file == file);
         cuts.extend(of_file.map(|mutation| match mutation.change {
-            Change::Truncate { size } => size,
+            ContentChange::Truncate { size } => size,
             change => change.range().1,
         }));
         cuts.retain(|cut| *cut <= size);
         cuts.sort_unstable();
         cuts.dedup();
-        let mut result = Content::of(Writer(0), 0);
+        let mut result = Content::of(WriterId(0), 0);
         result.size = size;
         for pair in cuts.windows(2) {
             let (start, end) = (pair[0], pair[1]);
-            let by_change = |change: &Change| {
+            let by_change = |change: &ContentChange| {
                 let (from, to) = change.range();
                 match change {
-                    Change::Write { writer, .. } | Change::Together { writer, .. } if from <= start && end <= to => {
+                    ContentChange::Write { writer, .. } | ContentChange::Together { writer, .. }
+                        if from <= start && end <= to =>
+                    {
                         Some(Some(*writer))
                     }
-                    Change::Truncate { size } if *size <= start => Some(None),
-                    Change::Zero { .. } if from <= start && end <= to => Some(None),
+                    ContentChange::Truncate { size } if *size <= start => Some(None),
+                    ContentChange::Zero { .. } if from <= start && end <= to => Some(None),
                     _ => None,
                 }
             };
@@ -505,7 +516,7 @@ impl Model {
             let beyond = (start >= smallest).then_some(None);
             let writers = of_contents.chain(changes.iter().filter_map(by_change)).chain(beyond);
             let Some(writer) = writers.clone().find(|writer| is_found_from(*writer, start, end, bytes)) else {
-                let allowed: Vec<Option<Writer>> = writers.collect();
+                let allowed: Vec<Option<WriterId>> = writers.collect();
                 return Err(format!(
                     "{file:?} after the crash, bytes {start}..{end}: found {}; allowed are {allowed:?}",
                     self.who(file, bytes, start)
@@ -546,9 +557,9 @@ impl Watch {
 }
 
 /// The bytes that a change may change.
-fn reach(change: &Change) -> (u64, u64) {
+fn reach(change: &ContentChange) -> (u64, u64) {
     match change {
-        Change::Truncate { size } => (*size, u64::MAX),
+        ContentChange::Truncate { size } => (*size, u64::MAX),
         change => change.range(),
     }
 }

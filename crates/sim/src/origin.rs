@@ -60,7 +60,7 @@ pub(crate) struct Reach {
 
 /// A change of a file's data.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum OriginChange {
     /// Bytes are written, one piece behind the other.
     Write { offset: u64, data: Vec<Buf> },
     /// A range becomes zeros; the size stays.
@@ -73,7 +73,7 @@ pub(crate) enum Change {
 
 #[derive(Clone, Debug)]
 struct Unsynced {
-    change: Change,
+    change: OriginChange,
     after: Stamp,
     mode: u32,
     /// Destage wrote it, so that the pool has it until a sync has succeeded.
@@ -300,7 +300,7 @@ impl SimOrigin {
         if let Some(file) = self.files.get_mut(&id) {
             file.stamp.ctime = now;
             let after = file.stamp;
-            let change = Change::Times { mtime: after.mtime.0 };
+            let change = OriginChange::Times { mtime: after.mtime.0 };
             file.unsynced.push(Unsynced { change, after, mode: file.mode, by_destage: false });
         }
     }
@@ -370,7 +370,7 @@ impl SimOrigin {
         }
         if rng.chance(500) {
             let mtime = self.tick().0;
-            self.change(id, Change::Times { mtime }).ok();
+            self.change(id, OriginChange::Times { mtime }).ok();
         }
     }
 
@@ -378,15 +378,15 @@ impl SimOrigin {
     pub(crate) fn touch_in_vain(&mut self, id: FileId, rng: &mut Rng) {
         if rng.chance(300) {
             let mtime = self.tick().0;
-            self.change(id, Change::Times { mtime }).ok();
+            self.change(id, OriginChange::Times { mtime }).ok();
         }
     }
 
     /// There is no space for a write: what comes first of it may be there.
-    pub(crate) fn fill_up(&mut self, id: FileId, write: &Change, rng: &mut Rng) {
-        let Change::Write { offset, data } = write else { return };
+    pub(crate) fn fill_up(&mut self, id: FileId, write: &OriginChange, rng: &mut Rng) {
+        let OriginChange::Write { offset, data } = write else { return };
         for (at, page) in pages(*offset, data) {
-            if !rng.chance(700) || self.change(id, Change::Write { offset: at, data: page }).is_err() {
+            if !rng.chance(700) || self.change(id, OriginChange::Write { offset: at, data: page }).is_err() {
                 return;
             }
         }
@@ -414,7 +414,7 @@ impl SimOrigin {
     pub(crate) fn blank(&mut self, id: FileId, offset: u64, len: u64) -> Result<()> {
         let kept: Vec<u64> = self.file(id)?.allocated.iter().copied().collect();
         let held = self.file(id)?.held;
-        self.change(id, Change::Zero { offset, len })?;
+        self.change(id, OriginChange::Zero { offset, len })?;
         if self.kind == SpaceKind::Keeps {
             let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
             file.allocated = kept.into_iter().collect();
@@ -436,8 +436,8 @@ impl SimOrigin {
     }
 
     /// Makes a change.
-    pub(crate) fn change(&mut self, id: FileId, change: Change) -> Result<()> {
-        if let Change::Write { offset, data } = &change {
+    pub(crate) fn change(&mut self, id: FileId, change: OriginChange) -> Result<()> {
+        if let OriginChange::Write { offset, data } = &change {
             if self.kind == SpaceKind::CopyOnWrite {
                 self.written_elsewhere(id, *offset, length(data))?;
             }
@@ -446,10 +446,10 @@ impl SimOrigin {
         let now = self.tick();
         let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
         make(&mut file.live, &change);
-        let mtime = if let Change::Times { mtime } = &change { UnixNanos(*mtime) } else { now };
+        let mtime = if let OriginChange::Times { mtime } = &change { UnixNanos(*mtime) } else { now };
         match &change {
-            Change::Write { offset, data } => file.written.extend(blocks(*offset, length(data))),
-            Change::Zero { offset, len } => {
+            OriginChange::Write { offset, data } => file.written.extend(blocks(*offset, length(data))),
+            OriginChange::Zero { offset, len } => {
                 let inner = offset.div_ceil(BLOCK_U64)..(offset + len) / BLOCK_U64;
                 file.held += file.settled.iter().filter(|block| inner.contains(block)).count() as u64;
                 file.settled.retain(|block| !inner.contains(block));
@@ -457,14 +457,14 @@ impl SimOrigin {
                 file.written.retain(|block| !inner.contains(block));
             }
             // A file that grows keeps what was reserved beyond its end.
-            Change::Resize { size } if *size > file.stamp.size => {}
-            Change::Resize { size } => {
+            OriginChange::Resize { size } if *size > file.stamp.size => {}
+            OriginChange::Resize { size } => {
                 let end = size.div_ceil(BLOCK_U64);
                 file.allocated.split_off(&end);
                 file.held += file.settled.split_off(&end).len() as u64;
                 file.written.retain(|block| *block < end);
             }
-            Change::Times { .. } => {}
+            OriginChange::Times { .. } => {}
         }
         file.stamp = Stamp { size: file.live.len(), mtime, ctime: now };
         file.unsynced.push(Unsynced { change, after: file.stamp, mode: file.mode, by_destage: false });
@@ -541,7 +541,7 @@ impl SimOrigin {
         file.live.clone_from(&file.durable);
         for Unsynced { change, after, by_destage, .. } in &mut file.unsynced {
             if *by_destage
-                && let Change::Write { data, .. } = change
+                && let OriginChange::Write { data, .. } = change
                 && rng.chance(700)
             {
                 let bytes: u64 = data.iter().map(|piece| piece.len() as u64).sum();
@@ -554,7 +554,7 @@ impl SimOrigin {
                 data.retain(|piece| !piece.is_empty());
                 if data.is_empty() {
                     // Not taken out: syncs under way count what they reach.
-                    *change = Change::Times { mtime: after.mtime.0 };
+                    *change = OriginChange::Times { mtime: after.mtime.0 };
                 }
             }
             make(&mut file.live, change);
@@ -647,15 +647,15 @@ impl SimOrigin {
                     (file.durable_stamp, file.durable_mode) = (after, mode);
                 }
                 match change {
-                    Change::Resize { .. } if !seen => {}
-                    Change::Write { offset, data } => {
+                    OriginChange::Resize { .. } if !seen => {}
+                    OriginChange::Write { offset, data } => {
                         for (at, page) in pages(offset, &data) {
                             if style == 0 || style > 1 && rng.chance(500) {
                                 file.durable.put(at, &page);
                             }
                         }
                     }
-                    Change::Zero { .. } if !rng.chance(500) => {}
+                    OriginChange::Zero { .. } if !rng.chance(500) => {}
                     other => make(&mut file.durable, &other),
                 }
             }
@@ -674,13 +674,13 @@ impl SimOrigin {
     }
 
     /// In-flight changes of a daemon that was killed: done, not done, or done for some pages.
-    pub(crate) fn change_in_part(&mut self, id: FileId, change: Change, rng: &mut Rng) {
+    pub(crate) fn change_in_part(&mut self, id: FileId, change: OriginChange, rng: &mut Rng) {
         match (rng.below(3), change) {
             (0, _) => {}
-            (1, Change::Write { offset, data }) => {
+            (1, OriginChange::Write { offset, data }) => {
                 for (at, page) in pages(offset, &data) {
                     if rng.chance(500) {
-                        self.change(id, Change::Write { offset: at, data: page }).ok();
+                        self.change(id, OriginChange::Write { offset: at, data: page }).ok();
                     }
                 }
             }
@@ -720,12 +720,12 @@ fn pages(offset: u64, pieces: &[Buf]) -> Vec<(u64, Vec<Buf>)> {
     pages
 }
 
-fn make(bytes: &mut FileBytes, change: &Change) {
+fn make(bytes: &mut FileBytes, change: &OriginChange) {
     match change {
-        Change::Write { offset, data } => bytes.put(*offset, data),
-        Change::Zero { offset, len } => bytes.clear(*offset, *len),
-        Change::Resize { size } => bytes.resize(*size),
-        Change::Times { .. } => {}
+        OriginChange::Write { offset, data } => bytes.put(*offset, data),
+        OriginChange::Zero { offset, len } => bytes.clear(*offset, *len),
+        OriginChange::Resize { size } => bytes.resize(*size),
+        OriginChange::Times { .. } => {}
     }
 }
 

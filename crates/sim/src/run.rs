@@ -3,13 +3,13 @@
 use headpond_base::{CacheMode, Nanos, PoolId};
 use headpond_engine::{Class, Compression, FlushId, Handling, Treatment};
 
-use crate::content::{Change, Content};
+use crate::content::{Content, ContentChange};
 use crate::core::Maker;
 use crate::origin::{FileId, Name};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, USER, class};
 use crate::sim::Sim;
-use crate::{Failure, Summary};
+use crate::{Failure, HistorySums};
 
 /// Numbers the draws of settings apart from those of operations.
 const SETTINGS: u64 = 1 << 40;
@@ -19,7 +19,7 @@ const SETTINGS: u64 = 1 << 40;
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Runs a seed against any engine.
-pub(crate) fn run(seed: u64, options: &Options, maker: &dyn Maker) -> Result<Summary, Failure> {
+pub(crate) fn run(seed: u64, options: &Options, maker: &dyn Maker) -> Result<HistorySums, Failure> {
     let scenario = Scenario::new(seed, options);
     let scenario = if options.untorn { scenario.untorn(seed) } else { scenario };
     run_scenario(seed, scenario, options, maker)
@@ -31,7 +31,7 @@ pub(crate) fn run_scenario(
     scenario: Scenario,
     options: &Options,
     maker: &dyn Maker,
-) -> Result<Summary, Failure> {
+) -> Result<HistorySums, Failure> {
     headpond_base::keep_up_to(KEPT_BYTES);
     let mut sim = Sim::new(seed, scenario, options, maker);
     sim.world.trace(|| format!("{:#?}", sim.scenario));
@@ -76,7 +76,7 @@ impl Sim<'_> {
             let size = rng.below(self.scenario.file_bytes / 2);
             let content = Content::of(self.writer(), size);
             let data = vec![content.bytes()];
-            if self.world.origin.change(file, crate::origin::Change::Write { offset: 0, data }).is_err() {
+            if self.world.origin.change(file, crate::origin::OriginChange::Write { offset: 0, data }).is_err() {
                 break;
             }
             self.model.add_file(file, content);
@@ -247,7 +247,7 @@ impl Sim<'_> {
             Kind::Write | Kind::DurableWrite if may_change => {
                 let offset = if rng.chance(150) && size < limit { size } else { offset };
                 let writer = self.writer();
-                self.change(file, Change::Write { offset, len, writer }, kind == Kind::DurableWrite, how)
+                self.change(file, ContentChange::Write { offset, len, writer }, kind == Kind::DurableWrite, how)
             }
             Kind::Truncate if may_change => {
                 let size = match rng.below(6) {
@@ -256,14 +256,14 @@ impl Sim<'_> {
                     2 => (size + rng.below(50_000)).min(limit),
                     _ => offset,
                 };
-                self.change(file, Change::Truncate { size }, false, how)
+                self.change(file, ContentChange::Truncate { size }, false, how)
             }
             Kind::Zero if may_change => {
                 let len = if rng.chance(300) { rng.between(1, limit - offset) } else { len };
-                self.change(file, Change::Zero { offset, len, extend: rng.chance(300) }, false, how)
+                self.change(file, ContentChange::Zero { offset, len, extend: rng.chance(300) }, false, how)
             }
             Kind::Allocate if may_change => {
-                self.change(file, Change::Allocate { offset, len, extend: rng.chance(500) }, false, how)
+                self.change(file, ContentChange::Allocate { offset, len, extend: rng.chance(500) }, false, how)
             }
             Kind::Sync => self.sync(file),
             Kind::Seek => self.seek(file, offset, rng.chance(500)),

@@ -10,7 +10,7 @@ use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, OpenOb
 use headpond_format::FileIdentity;
 
 use crate::configuration::{Moment, MutationId};
-use crate::content::{Change, Content, Writer, fill};
+use crate::content::{Content, ContentChange, WriterId, fill};
 use crate::core::Maker;
 use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
@@ -125,7 +125,7 @@ pub(crate) struct Sim<'a> {
     pub(crate) stopped_well: bool,
     /// Bytes of reads that were asked for with `keep`, and errors of those that failed.
     pub(crate) kept: BTreeMap<RequestId, Result<Vec<Buf>, Errno>>,
-    pub(crate) summary: crate::Summary,
+    pub(crate) summary: crate::HistorySums,
     /// Dirty data may be damaged: clear errors are allowed from now on.
     pub(crate) damaged: bool,
     /// How often the origin's host has come up again.
@@ -169,7 +169,7 @@ impl<'a> Sim<'a> {
             stopping: false,
             stopped_well: false,
             kept: BTreeMap::new(),
-            summary: crate::Summary::default(),
+            summary: crate::HistorySums::default(),
             damaged: false,
             boots: 0,
             durable_host_batch: 0,
@@ -185,9 +185,9 @@ impl<'a> Sim<'a> {
     }
 
     /// A number that no write had yet.
-    pub(crate) const fn writer(&mut self) -> Writer {
+    pub(crate) const fn writer(&mut self) -> WriterId {
         self.next_writer += 1;
-        Writer(self.next_writer)
+        WriterId(self.next_writer)
     }
 
     pub(crate) fn ask(&mut self, asked: Asked, request: Request) -> Result<RequestId, String> {
@@ -279,16 +279,22 @@ impl<'a> Sim<'a> {
     }
 
     /// Changes a file.
-    pub(crate) fn change(&mut self, file: FileId, change: Change, durable: bool, how: Treatment) -> Result<(), String> {
+    pub(crate) fn change(
+        &mut self,
+        file: FileId,
+        change: ContentChange,
+        durable: bool,
+        how: Treatment,
+    ) -> Result<(), String> {
         let mtime = self.world.origin.now();
         let Some((object, _)) = self.object(file) else { return Ok(()) };
         let request = match change {
-            Change::Write { offset, len, writer } => {
+            ContentChange::Write { offset, len, writer } => {
                 let mut data = BufMut::unwritten(len as usize);
                 fill(writer, offset, &mut data);
                 Request::Write { object, offset, data: data.freeze(), mtime, durable, how }
             }
-            Change::Together { writer, .. } => {
+            ContentChange::Together { writer, .. } => {
                 let piece = |(start, end): (u64, u64)| {
                     let mut data = BufMut::unwritten((end - start) as usize);
                     fill(writer, start, &mut data);
@@ -297,14 +303,14 @@ impl<'a> Sim<'a> {
                 let pieces = change.places().into_iter().map(piece).collect();
                 Request::WriteTogether { object, pieces, mtime, durable, how }
             }
-            Change::Truncate { size } => Request::Truncate { object, size, mtime },
-            Change::Zero { offset, len, extend } => Request::Zero { object, offset, len, extend, mtime },
-            Change::Allocate { offset, len, extend } => {
+            ContentChange::Truncate { size } => Request::Truncate { object, size, mtime },
+            ContentChange::Zero { offset, len, extend } => Request::Zero { object, offset, len, extend, mtime },
+            ContentChange::Allocate { offset, len, extend } => {
                 Request::Allocate { object, offset, len, extend, mtime, user: USER }
             }
         };
         let asked_at = self.model.moment();
-        let write = matches!(change, Change::Write { .. });
+        let write = matches!(change, ContentChange::Write { .. });
         let direct = write && !matches!(how.handling, Handling::Cache | Handling::Whole);
         // One that waits for the engine's start may turn out to be part of a stream that passes by.
         let waits = self.world.core.as_ref().is_none_or(|core| core.sequential_writes().is_none());

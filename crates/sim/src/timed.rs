@@ -48,7 +48,7 @@ pub struct PagedLoad {
 
 /// What came of it, second by second.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Report {
+pub struct TimedReport {
     /// Writes answered in each second.
     pub writes: Vec<u64>,
     /// The longest that a write took of those answered in that second, in nanoseconds.
@@ -63,7 +63,7 @@ pub struct Report {
     pub amplification: f64,
 }
 
-impl Report {
+impl TimedReport {
     /// The mean of some seconds.
     #[must_use]
     pub fn mean(seconds: &[u64]) -> f64 {
@@ -131,7 +131,7 @@ impl Writer {
 /// # Panics
 /// When a write fails, or the origin is not what was written at the end.
 #[must_use]
-pub fn run_paged(load: &PagedLoad, config: Config) -> Report {
+pub fn run_paged(load: &PagedLoad, config: Config) -> TimedReport {
     let pages = load.file / PAGE;
     let mut bytes = Vec::with_capacity(load.file as usize);
     (0..pages).for_each(|number| bytes.extend_from_slice(&page(number, 0)));
@@ -151,7 +151,7 @@ pub fn run_paged(load: &PagedLoad, config: Config) -> Report {
     if let Arrival::Depth(depth) = load.arrival {
         (0..depth).for_each(|_| writer.write_some_page(&mut machine));
     }
-    let mut report = Report { writes: vec![0; load.seconds as usize], ..Report::default() };
+    let mut report = TimedReport { writes: vec![0; load.seconds as usize], ..TimedReport::default() };
     report.longest = report.writes.clone();
     let mut arrived = 0_u64;
     while machine.now() < end {

@@ -29,7 +29,7 @@ pub(crate) enum Reach {
 }
 
 /// A directory and a name in it.
-pub(crate) type Slot = (FileId, Name);
+pub(crate) type NameSlot = (FileId, Name);
 
 /// What is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ struct Node {
 /// Something that an earlier and a later change may both concern.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Concern {
-    Slot(Slot),
+    Slot(NameSlot),
     Node(FileId),
     Number(u64),
 }
@@ -68,7 +68,7 @@ enum Concern {
 struct Pending {
     order: u64,
     /// What the slots hold after it.
-    slots: Vec<(Slot, Option<FileId>)>,
+    slots: Vec<(NameSlot, Option<FileId>)>,
     concerns: BTreeSet<Concern>,
     /// Behind all earlier ones, and before all later.
     alone: bool,
@@ -79,21 +79,21 @@ struct Pending {
 pub(crate) struct Tree {
     reach: Reach,
     nodes: BTreeMap<FileId, Node>,
-    live: BTreeMap<Slot, FileId>,
-    durable: BTreeMap<Slot, FileId>,
+    live: BTreeMap<NameSlot, FileId>,
+    durable: BTreeMap<NameSlot, FileId>,
     pending: Vec<Pending>,
     next: u64,
     root: FileId,
     /// What each name is called by who opened something by it, wherever it is moved.
-    entries: BTreeMap<Slot, Entry>,
+    entries: BTreeMap<NameSlot, TreeEntry>,
     next_entry: u64,
     /// What slots were given, and when: for who checks what a power cut leaves.
-    given: Vec<(u64, Slot, Option<FileId>)>,
+    given: Vec<(u64, NameSlot, Option<FileId>)>,
 }
 
 /// A name that keeps what it is when it is moved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Entry(u64);
+pub(crate) struct TreeEntry(u64);
 
 impl Tree {
     /// An empty root.
@@ -137,24 +137,24 @@ impl Tree {
     }
 
     /// All names, of everything.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&Slot, FileId)> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&NameSlot, FileId)> {
         self.live.iter().map(|(slot, id)| (slot, *id))
     }
 
     /// What has a name, and by what the name is known.
-    pub(crate) fn entry(&self, directory: FileId, name: &[u8]) -> Option<(FileId, Entry)> {
+    pub(crate) fn entry(&self, directory: FileId, name: &[u8]) -> Option<(FileId, TreeEntry)> {
         let slot = (directory, name.to_vec());
         self.live.get(&slot).copied().zip(self.entries.get(&slot).copied())
     }
 
     /// The path below the root that an entry has now, if it is there.
-    pub(crate) fn path_by(&self, entry: Entry) -> Option<Vec<u8>> {
+    pub(crate) fn path_by(&self, entry: TreeEntry) -> Option<Vec<u8>> {
         let ((directory, name), _) = self.entries.iter().find(|(_, there)| **there == entry)?;
         self.path_in(*directory, name)
     }
 
     /// The directory that an entry is in.
-    pub(crate) fn directory_by(&self, entry: Entry) -> Option<FileId> {
+    pub(crate) fn directory_by(&self, entry: TreeEntry) -> Option<FileId> {
         self.entries.iter().find(|(_, there)| **there == entry).map(|((directory, _), _)| *directory)
     }
 
@@ -169,18 +169,18 @@ impl Tree {
     }
 
     /// What slots were given since this was asked last.
-    pub(crate) fn take_given(&mut self) -> Vec<(u64, Slot, Option<FileId>)> {
+    pub(crate) fn take_given(&mut self) -> Vec<(u64, NameSlot, Option<FileId>)> {
         std::mem::take(&mut self.given)
     }
 
     /// The names in a directory.
     pub(crate) fn entries(&self, directory: FileId) -> impl Iterator<Item = (&Name, FileId)> {
-        let of = move |(slot, _): &(&Slot, &FileId)| slot.0 == directory;
+        let of = move |(slot, _): &(&NameSlot, &FileId)| slot.0 == directory;
         self.live.range((directory, Vec::new())..).take_while(of).map(|(slot, id)| (&slot.1, *id))
     }
 
     /// A name of a file, the first of several.
-    pub(crate) fn slot_of(&self, id: FileId) -> Option<&Slot> {
+    pub(crate) fn slot_of(&self, id: FileId) -> Option<&NameSlot> {
         self.live.iter().find(|(_, named)| **named == id).map(|(slot, _)| slot)
     }
 
@@ -293,7 +293,7 @@ impl Tree {
     }
 
     /// Renames.
-    pub(crate) fn rename(&mut self, from: &Slot, to: &Slot, over: Over, origin: &mut SimOrigin) -> Result<()> {
+    pub(crate) fn rename(&mut self, from: &NameSlot, to: &NameSlot, over: Over, origin: &mut SimOrigin) -> Result<()> {
         self.check_directory(to.0)?;
         let moved = self.at(from.0, &from.1).ok_or(Errno::NOENT)?;
         let target = self.at(to.0, &to.1);
@@ -365,7 +365,7 @@ impl Tree {
     }
 
     /// Makes a change of names that concerns these files.
-    fn change(&mut self, slots: Vec<(Slot, Option<FileId>)>, of: &[FileId], alone: bool) {
+    fn change(&mut self, slots: Vec<(NameSlot, Option<FileId>)>, of: &[FileId], alone: bool) {
         let mut concerns: BTreeSet<Concern> = slots.iter().map(|(slot, _)| Concern::Slot(slot.clone())).collect();
         for id in of {
             let Some(node) = self.nodes.get(id) else { continue };
@@ -389,13 +389,14 @@ impl Tree {
     }
 
     /// Names that move keep their entries; new ones get one.
-    fn move_entries(&mut self, slots: &[(Slot, Option<FileId>)]) {
-        let before: Vec<(FileId, Entry)> = slots.iter().filter_map(|(slot, _)| self.entry(slot.0, &slot.1)).collect();
+    fn move_entries(&mut self, slots: &[(NameSlot, Option<FileId>)]) {
+        let before: Vec<(FileId, TreeEntry)> =
+            slots.iter().filter_map(|(slot, _)| self.entry(slot.0, &slot.1)).collect();
         for (slot, id) in slots {
             self.entries.remove(slot);
             let Some(id) = id else { continue };
             let moved = before.iter().find(|(there, _)| there == id).filter(|_| slots.len() > 1);
-            let entry = moved.map_or(Entry(self.next_entry), |(_, entry)| *entry);
+            let entry = moved.map_or(TreeEntry(self.next_entry), |(_, entry)| *entry);
             self.next_entry += 1;
             self.entries.insert(slot.clone(), entry);
         }
@@ -486,8 +487,11 @@ impl Tree {
         self.commit(|pending| survives.contains(&pending.order));
         self.pending.clear();
         self.live.clone_from(&self.durable);
-        self.entries =
-            (self.next_entry..).map(Entry).zip(self.live.keys()).map(|(entry, slot)| (slot.clone(), entry)).collect();
+        self.entries = (self.next_entry..)
+            .map(TreeEntry)
+            .zip(self.live.keys())
+            .map(|(entry, slot)| (slot.clone(), entry))
+            .collect();
         self.next_entry += self.live.len() as u64;
         for (id, node) in &mut self.nodes {
             node.links = self.live.values().filter(|named| *named == id).count() as u32;
@@ -519,7 +523,7 @@ impl Tree {
     }
 }
 
-fn put(names: &mut BTreeMap<Slot, FileId>, slots: &[(Slot, Option<FileId>)]) {
+fn put(names: &mut BTreeMap<NameSlot, FileId>, slots: &[(NameSlot, Option<FileId>)]) {
     for (slot, named) in slots {
         match named {
             Some(id) => names.insert(slot.clone(), *id),

@@ -19,7 +19,7 @@ use headpond_base::{BLOCK_U64, CacheMode, Nanos, RECORD_BYTES_MAX};
 use headpond_engine::{Handling, Treatment};
 use headpond_format::Geometry;
 
-use crate::content::{Change, Writer};
+use crate::content::{ContentChange, WriterId};
 use crate::origin::{FileId, SpaceKind};
 use crate::rng::Rng;
 use crate::scenario::{Faults, Scenario, Treatments};
@@ -112,7 +112,7 @@ fn place(last: (u64, u64), file_bytes: u64, rng: &mut Rng) -> (u64, u64) {
 }
 
 /// Writes in several places, as a database's transaction makes them: pages, or pieces of any length.
-fn together(file_bytes: u64, writer: Writer, rng: &mut Rng) -> Change {
+fn together(file_bytes: u64, writer: WriterId, rng: &mut Rng) -> ContentChange {
     let (len, gap) = match rng.below(4) {
         0 => (512, 512 * rng.between(1, 20)),
         1 => (rng.between(1, 5000), rng.between(1, 20_000)),
@@ -126,7 +126,7 @@ fn together(file_bytes: u64, writer: Writer, rng: &mut Rng) -> Change {
     };
     let wanted = *rng.pick(&[2, 3, 8, 66]);
     let count = (1..=wanted).rev().find(|count| fits(*count)).unwrap_or(1);
-    Change::Together { offset, len, stride, count, writer }
+    ContentChange::Together { offset, len, stride, count, writer }
 }
 
 impl Sim<'_> {
@@ -154,7 +154,7 @@ impl Sim<'_> {
                 self.last_write = (offset, len);
                 let writer = self.writer();
                 let durable = matches!(step, Step::DurableWrite);
-                self.change(file, Change::Write { offset, len, writer }, durable, how)?;
+                self.change(file, ContentChange::Write { offset, len, writer }, durable, how)?;
             }
             Step::Together if self.model.open_changes(file) < 3 => {
                 let change = together(self.scenario.file_bytes, self.writer(), rng);

@@ -20,7 +20,7 @@ use headpond_claim::{Standing, Watch, Way};
 use crate::planted::PlantedUse;
 use crate::rng::Rng;
 use crate::scenario::Options;
-use crate::{Failure, Summary};
+use crate::{Failure, HistorySums};
 
 /// For how long a look at the marker is good.
 const INTERVAL: Nanos = Nanos(5 * Nanos::SECOND.0);
@@ -104,11 +104,11 @@ struct World {
     values: u64,
     /// The flash that has the pool which the origin waits for, as its last use left it.
     right: Option<usize>,
-    summary: Summary,
+    summary: HistorySums,
 }
 
 /// Runs a seed.
-pub(crate) fn run(seed: u64, options: &Options) -> Result<Summary, Failure> {
+pub(crate) fn run(seed: u64, options: &Options) -> Result<HistorySums, Failure> {
     let mut world = World::new(seed, options);
     for index in 0..options.ops {
         if options.skip.iter().any(|range| range.contains(&index)) {
@@ -140,7 +140,7 @@ impl World {
             promised: BTreeMap::new(),
             values: 0,
             right: None,
-            summary: Summary::default(),
+            summary: HistorySums::default(),
         }
     }
 

@@ -13,7 +13,7 @@ use headpond_format::Address;
 use crate::above::{Above, let_go};
 use crate::core::Core;
 use crate::flash::{Cut, SimFlash, WriteFate};
-use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
+use crate::origin::{FileId, Name, OriginChange, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
 
@@ -573,11 +573,11 @@ impl World {
                 if self.origin_fails(faults.origin_write) {
                     // The time may be set, and only the answer be missing.
                     let mut rng = self.rng.clone();
-                    self.origin.change_in_part(file, Change::Times { mtime: mtime.0 }, &mut rng);
+                    self.origin.change_in_part(file, OriginChange::Times { mtime: mtime.0 }, &mut rng);
                     self.rng = rng;
                     return failed(Errno::IO);
                 }
-                let done = self.origin.change(file, Change::Times { mtime: mtime.0 });
+                let done = self.origin.change(file, OriginChange::Times { mtime: mtime.0 });
                 Ok(done.and_then(|()| self.origin.stamp(file)).map_or_else(Outcome::Failed, Outcome::Stamp))
             }
             Effect::OriginNamespace { request, .. } => {
@@ -667,14 +667,16 @@ impl World {
         WriteFate::Done
     }
 
-    fn origin_change(&self, effect: &Effect) -> Option<(FileId, Change)> {
+    fn origin_change(&self, effect: &Effect) -> Option<(FileId, OriginChange)> {
         let (object, change) = match effect {
             Effect::OriginWrite { object, offset, data, .. } => {
-                (object, Change::Write { offset: *offset, data: data.clone() })
+                (object, OriginChange::Write { offset: *offset, data: data.clone() })
             }
-            Effect::OriginZero { object, offset, len, .. } => (object, Change::Zero { offset: *offset, len: *len }),
-            Effect::OriginResize { object, size, .. } => (object, Change::Resize { size: *size }),
-            Effect::OriginStamp { object, mtime, .. } => (object, Change::Times { mtime: mtime.0 }),
+            Effect::OriginZero { object, offset, len, .. } => {
+                (object, OriginChange::Zero { offset: *offset, len: *len })
+            }
+            Effect::OriginResize { object, size, .. } => (object, OriginChange::Resize { size: *size }),
+            Effect::OriginStamp { object, mtime, .. } => (object, OriginChange::Times { mtime: mtime.0 }),
             _ => return None,
         };
         self.objects.get(object).map(|file| (*file, change))

@@ -6,7 +6,7 @@ use headpond_engine::Config;
 use headpond_format::Geometry;
 use headpond_models::Network;
 use headpond_models::flash::{Card, Model};
-use headpond_sim::{Arrival, OnCard, PAGE, PagedLoad, Report, run_paged};
+use headpond_sim::{Arrival, OnCard, PAGE, PagedLoad, TimedReport, run_paged};
 
 const POOL: u64 = 64 << 20;
 const SEGMENT: u64 = 1 << 20;
@@ -30,7 +30,7 @@ fn through_headpond(model: Model, share: f64, full: f64) -> (f64, f64) {
         seed: 1,
     };
     let report = run_paged(&load, Config::default());
-    (Report::mean(&report.writes[WARM_UP..]), report.amplification)
+    (TimedReport::mean(&report.writes[WARM_UP..]), report.amplification)
 }
 
 /// A table and no test: what the raw card writes, and what goes through headpond, by how much of the card is taken.

@@ -4,7 +4,7 @@
 use headpond_base::Nanos;
 use headpond_engine::Config;
 use headpond_models::Network;
-use headpond_sim::{Arrival, PagedLoad, Report, Second, Warming, run_paged, warm_up};
+use headpond_sim::{Arrival, PagedLoad, Second, TimedReport, Warming, run_paged, warm_up};
 
 const POOL: u64 = 192 << 20;
 /// Writes of 16 KiB to random places of twice the pool, 16 at once.
@@ -35,7 +35,7 @@ fn random_writes_over_twice_the_pool_go_on_at_five_times_the_origins_rate_withou
     let report = run_paged(&LOAD, Config::default());
     // In the first seconds the pool fills.
     let steady = 5..;
-    assert!(Report::mean(&report.writes[steady.clone()]) >= 1000.0, "{:?}", report.writes);
+    assert!(TimedReport::mean(&report.writes[steady.clone()]) >= 1000.0, "{:?}", report.writes);
     let longest = report.longest[steady].iter().max().unwrap();
     assert!(*longest < 250 * Nanos::MILLISECOND.0, "{:?}", report.longest);
     assert!(report.origin_ios.iter().all(|ios| *ios <= 201), "the volume does what it can: {:?}", report.origin_ios);
@@ -47,12 +47,12 @@ fn under_a_steady_load_the_origin_gets_as_much_in_every_ten_seconds() {
     let steady = PagedLoad { arrival: Arrival::PerSecond(100.0), seconds: 300, ..LOAD };
     let period = Config { flush_period: Nanos(20 * Nanos::SECOND.0), ..Config::default() };
     let report = run_paged(&steady, period);
-    assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
+    assert!(TimedReport::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
     // A round and its sync included; and reclaim moves many of those blocks meanwhile.
     assert!(report.stats.oldest_dirty_age_nanos < 20 * Nanos::SECOND.0, "{:?}", report.stats);
     let threshold = Config { dirty_threshold: 20, flush_period: Config::OFF, ..Config::default() };
     let report = run_paged(&steady, threshold);
-    assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
+    assert!(TimedReport::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longe
     // Evenly: the way does not skip what it then has to catch up with.
     let writes: Vec<u64> =
         kept.windows(2).map(|two| two[1].stats.origin_write_bytes - two[0].stats.origin_write_bytes).collect();
-    assert!(Report::variation(&writes[39..]) < 0.15, "{writes:?}");
+    assert!(TimedReport::variation(&writes[39..]) < 0.15, "{writes:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! another history after the next change of the simulator. Where that cannot be done it joins that file.
 
 use headpond_base::CacheMode;
-use headpond_sim::{Options, Summary, quiet_panics, run_seed, run_seeds};
+use headpond_sim::{HistorySums, Options, quiet_panics, run_seed, run_seeds};
 
 /// The seeds that once broke a promise, and must not again, and the range that `./test` runs.
 const SEEDS: &str = include_str!("../seeds.txt");
@@ -30,7 +30,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
     Some((seed, options))
 }
 
-fn every_promise_is_kept(seeds: std::ops::Range<u64>, options: &Options) -> Summary {
+fn every_promise_is_kept(seeds: std::ops::Range<u64>, options: &Options) -> HistorySums {
     quiet_panics();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let wanted = seeds.end - seeds.start;

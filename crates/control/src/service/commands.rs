@@ -19,7 +19,7 @@ use headpond_shard::{Gate, Handle};
 use super::operations::Operations;
 use super::protocol::{Answer, ClientCommand, OperationProgress};
 use super::socket::Client;
-use super::watch::Watch;
+use super::watch::WatchNotes;
 use super::{Status, faults};
 use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
@@ -56,7 +56,7 @@ pub(crate) struct Service {
     pub(crate) gate: Arc<Gate>,
     live: LiveSettings,
     destage: Arc<Mutex<Rate>>,
-    watch: Arc<Mutex<Watch>>,
+    watch: Arc<Mutex<WatchNotes>>,
     started: Instant,
     ticked: Arc<Mutex<Instant>>,
     pub(crate) operations: Operations,

@@ -17,7 +17,7 @@ const KEPT: usize = 32;
 
 /// What was reported last.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct WatchNotes {
     told: [(u64, Option<Instant>); 4],
     /// The other origins below this one that were reported.
     nested: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
     lost: bool,
 }
 
-impl Watch {
+impl WatchNotes {
     /// Reads the error counters, and reports those that grew, and newly met origins below this one.
     pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf]) {
         let mut news = self.news(stats, Instant::now());
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn trouble_is_told_once_and_again_when_it_goes_on() {
-        let mut watch = Watch::default();
+        let mut watch = WatchNotes::default();
         let start = Instant::now();
         let stats = |errors| Stats { origin_errors: errors, ..Stats::default() };
         assert!(watch.news(&stats(0), start).is_empty());

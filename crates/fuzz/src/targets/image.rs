@@ -22,7 +22,7 @@ use crate::origin::Origin;
 use crate::seals;
 use crate::seed::Seed;
 use crate::subject::{Base, PlantedBug, Told};
-use crate::world::{Flash, World};
+use crate::world::{MemoryFlash, World};
 
 const POOL_BYTES: u64 = 4 << 20;
 const SEGMENT_BYTES: u64 = 128 << 10;
@@ -76,7 +76,7 @@ fn fill(base: u64, seed: &mut Seed, bytes: &mut [u8]) {
     }
 }
 
-fn start(base: u64, flash: Flash, origin: Origin) -> Result<World, String> {
+fn start(base: u64, flash: MemoryFlash, origin: Origin) -> Result<World, String> {
     let recovered = recover(&mut flash.clone(), POOL_BYTES).map_err(|error| error.to_string())?;
     match World::start(flash, origin, recovered, config(base), &mut || false)? {
         (world, conflicts) if conflicts.is_empty() => Ok(world),
@@ -93,7 +93,7 @@ fn make(base: u64) -> Result<Made, String> {
         fill(base, &mut seed, &mut bytes);
         files.insert(inode, bytes);
     }
-    let mut flash = Flash(vec![0; usize::try_from(POOL_BYTES).unwrap_or(0)]);
+    let mut flash = MemoryFlash(vec![0; usize::try_from(POOL_BYTES).unwrap_or(0)]);
     let geometry = Geometry::with_segment_bytes(POOL_BYTES, SEGMENT_BYTES);
     for (offset, bytes) in format_pool(PoolId([7; 16]), MemberName([7; 16]), geometry, None, CacheMode::WriteBack) {
         let at = usize::try_from(offset).unwrap_or(0);
@@ -231,7 +231,7 @@ pub(super) fn base(seed: u64) -> Base {
 
 pub(super) fn run(input: &Input, bytes: Vec<u8>, planted: PlantedBug) -> Result<Told, String> {
     let made = made(input.base);
-    let mut flash = Flash(bytes);
+    let mut flash = MemoryFlash(bytes);
     let report = examine(&mut flash, POOL_BYTES, &mut |_| {});
     let recovered = match recover_mutated(&mut flash, POOL_BYTES, planted.mutation()) {
         Ok(recovered) => recovered,

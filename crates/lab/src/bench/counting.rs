@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use headpond_measure::ratio_of_medians;
 
 use super::Outcome;
-use super::fio::{self, Running};
+use super::fio::{self, RunningJob};
 use super::plan::{DATA, Plan, READS};
 use super::pond::Mount;
 use super::table::{Line, Target};
@@ -56,7 +56,7 @@ fn answered(mount: &Mount) -> Outcome<f64> {
 }
 
 fn cost(plan: &Plan, mount: &Mount, work: &str, job: &[&str]) -> Outcome<Line> {
-    let load = Running::start(&mount.file("data"), DATA, &[job, &["--ioengine=io_uring"]].concat())?;
+    let load = RunningJob::start(&mount.file("data"), DATA, &[job, &["--ioengine=io_uring"]].concat())?;
     let (mut on, mut off) = (Vec::new(), Vec::new());
     for pair in 0..plan.rounds as u64 * plan.seconds * PAIRS {
         if pair % 2 == 0 {

@@ -50,12 +50,12 @@ pub fn run(target: &Target<'_>, size: &str, seconds: u64, job: &[&str]) -> Outco
 }
 
 /// A job that goes on until it is ended. Ended when dropped.
-pub struct Running(Child);
+pub struct RunningJob(Child);
 
 /// A job that is never ended ends by itself then, in seconds.
 const LONGEST: u64 = 3600;
 
-impl Running {
+impl RunningJob {
     /// Starts a job on the first `size` of a file.
     pub fn start(file: &Path, size: &str, job: &[&str]) -> Outcome<Self> {
         let mut fio = Command::new("fio");
@@ -74,7 +74,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

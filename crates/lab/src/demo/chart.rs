@@ -24,7 +24,7 @@ pub enum Scale {
 }
 
 /// A curve.
-pub struct Curve {
+pub struct ChartCurve {
     /// What it is called, next to its end.
     pub name: &'static str,
     /// Which colour it has: a class of the page.
@@ -48,7 +48,7 @@ pub struct Chart {
     /// How high it is, in its own units; it is 1000 wide.
     pub height: f64,
     /// Its curves.
-    pub curves: Vec<Curve>,
+    pub curves: Vec<ChartCurve>,
     /// The seconds that do not count.
     pub warmup: f64,
     /// The seconds of all.
@@ -184,7 +184,7 @@ impl Chart {
         }
     }
 
-    fn draw_curve(&self, svg: &mut String, axis: &Axis, curve: &Curve) {
+    fn draw_curve(&self, svg: &mut String, axis: &Axis, curve: &ChartCurve) {
         let mut path = String::new();
         let mut pen_down = false;
         for (at, value) in &curve.points {
@@ -215,12 +215,12 @@ impl Chart {
 
     /// Writes each curve's name and last level beside its end, moved apart where they would meet.
     fn draw_names(&self, svg: &mut String, axis: &Axis) {
-        let level = |curve: &Curve| {
+        let level = |curve: &ChartCurve| {
             let counted: Vec<f64> =
                 curve.points.iter().filter(|(at, _)| *at > self.warmup).map(|(_, value)| *value).collect();
             crate::statistics::mean(&counted)
         };
-        let mut names: Vec<(f64, &Curve, f64)> =
+        let mut names: Vec<(f64, &ChartCurve, f64)> =
             self.curves.iter().map(|curve| (axis.y(level(curve)), curve, level(curve))).collect();
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut above = f64::MIN;
@@ -288,8 +288,12 @@ mod tests {
 
     #[test]
     fn a_second_without_a_latency_is_a_gap() {
-        let curve =
-            Curve { name: "a", class: "b", points: vec![(1.0, 10.0), (2.0, 0.0), (3.0, 10.0)], averages: Vec::new() };
+        let curve = ChartCurve {
+            name: "a",
+            class: "b",
+            points: vec![(1.0, 10.0), (2.0, 0.0), (3.0, 10.0)],
+            averages: Vec::new(),
+        };
         let chart = Chart {
             id: "c",
             title: "t",

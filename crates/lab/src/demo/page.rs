@@ -1,7 +1,7 @@
 //! The page that a demo leaves: one file that needs nothing else, not even a network.
 
 use super::Outcome;
-use super::chart::{Chart, Curve, Scale};
+use super::chart::{Chart, ChartCurve, Scale};
 use super::plan::TABLES_MIB;
 use super::side::Side;
 use super::table::{self, short};
@@ -84,7 +84,7 @@ fn tiles(outcome: &Outcome) -> String {
 
 fn charts(outcome: &Outcome) -> Vec<Chart> {
     let sides = [(&outcome.without, "without"), (&outcome.with, "with")];
-    let curve = |(side, class): (&Side, &'static str), points: Vec<(f64, f64)>, averages| Curve {
+    let curve = |(side, class): (&Side, &'static str), points: Vec<(f64, f64)>, averages| ChartCurve {
         name: side.title,
         class,
         points,

@@ -1,7 +1,7 @@
 //! What the demo does with which settings, and how long each part should take.
 
 use crate::failure::{Failure, Result};
-use crate::mariadb::Settings;
+use crate::mariadb::MariadbSettings;
 use crate::statistics::WINDOW_SECONDS;
 use crate::sysbench::Load;
 use clap::Args;
@@ -147,11 +147,11 @@ pub struct Plan {
     /// The load.
     pub load: Load,
     /// The server under it, on both sides.
-    pub settings: Settings,
+    pub settings: MariadbSettings,
     /// The server that loads the tables, in a hurry.
-    pub loading: Settings,
+    pub loading: MariadbSettings,
     /// The server that checks the tables, with room for all of them.
-    pub checking: Settings,
+    pub checking: MariadbSettings,
     /// Seconds of each run that do not count.
     pub warmup: u32,
     /// Seconds of each run that count.
@@ -175,19 +175,19 @@ impl Plan {
     pub fn lasting(seconds: u32, warmup: u32) -> Self {
         Self {
             load: Load { tables: TABLES, rows: ROWS, threads: THREADS },
-            settings: Settings {
+            settings: MariadbSettings {
                 buffer_pool_mib: BUFFER_POOL_MIB,
                 redo_log_mib: REDO_LOG_MIB,
                 durable: true,
                 more: Vec::new(),
             },
-            loading: Settings {
+            loading: MariadbSettings {
                 buffer_pool_mib: ALL_MIB,
                 redo_log_mib: REDO_LOG_MIB,
                 durable: false,
                 more: Vec::new(),
             },
-            checking: Settings {
+            checking: MariadbSettings {
                 buffer_pool_mib: ALL_MIB,
                 redo_log_mib: REDO_LOG_MIB,
                 durable: true,

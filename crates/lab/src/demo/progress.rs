@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The state of the display.
-pub struct Progress {
+pub struct DemoProgress {
     expected: Vec<(Step, Duration)>,
     current: usize,
     began: Instant,
@@ -20,7 +20,7 @@ pub struct Progress {
     terminal: bool,
 }
 
-impl Progress {
+impl DemoProgress {
     /// A display for a plan; `elapsed` seconds went by before it.
     pub fn new(plan: &Plan, elapsed: u64) -> Self {
         let now = Instant::now();

@@ -2,14 +2,14 @@
 
 use super::machine::CpuTime;
 use super::plan::{Plan, Step};
-use super::progress::Progress;
+use super::progress::DemoProgress;
 use super::storage::{Stage, Storage};
 use crate::command;
 use crate::failure::Result;
 use crate::mariadb::Server;
 use crate::pond::{Figures, Mount};
 use crate::statistics::{spread, windows};
-use crate::sysbench::{Second, Totals};
+use crate::sysbench::{Second, SysbenchTotals};
 use std::time::{Duration, Instant};
 
 /// The counters at one moment.
@@ -33,7 +33,7 @@ pub struct Side {
     /// The counters after each of those seconds.
     pub samples: Vec<Sample>,
     /// sysbench's figures of the measured part.
-    pub totals: Totals,
+    pub totals: SysbenchTotals,
     /// The commands that made it.
     pub commands: Vec<(&'static str, String)>,
     warmup: f64,
@@ -65,7 +65,7 @@ pub fn run(
     storage: &Storage,
     stage: Stage,
     ending: Ending,
-    progress: &mut Progress,
+    progress: &mut DemoProgress,
 ) -> Result<(Side, After)> {
     let server = Server::start(&stage.data, &storage.run_directory(), &plan.settings)?;
     let sysbench = plan.load.run_command(server.socket(), plan.warmup, plan.seconds);
@@ -104,7 +104,7 @@ fn end(
     stage: Stage,
     server: Server,
     ending: Ending,
-    progress: &mut Progress,
+    progress: &mut DemoProgress,
 ) -> Result<After> {
     if ending == Ending::Discard {
         server.kill();

@@ -1,6 +1,6 @@
 //! The machine's own counters, second by second beside the load's: processors, and the device under a target.
 
-use super::record::{Pond, System};
+use super::record::{PondCounts, System};
 use crate::pond::Mount;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,7 @@ pub fn watch(
     cores: Option<&[usize]>,
     start: Instant,
     over: &AtomicBool,
-) -> (Vec<System>, Vec<Pond>) {
+) -> (Vec<System>, Vec<PondCounts>) {
     let number = |path: &Path| {
         let metadata = fs::metadata(path);
         metadata.map_or(0, |metadata| if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() })
@@ -50,7 +50,7 @@ pub fn watch(
     let devices = (number(path), flash.map(number));
     let (mut systems, mut ponds) = (Vec::new(), Vec::new());
     let (mut before, mut before_at) = (now(devices, cores), start.elapsed());
-    let take_pond = |ponds: &mut Vec<Pond>| ponds.extend(mount.and_then(|mount| pond(mount, start)));
+    let take_pond = |ponds: &mut Vec<PondCounts>| ponds.extend(mount.and_then(|mount| pond(mount, start)));
     take_pond(&mut ponds);
     loop {
         let next = before_at + EVERY;
@@ -72,10 +72,10 @@ pub fn watch(
     }
 }
 
-fn pond(mount: &Mount, start: Instant) -> Option<Pond> {
+fn pond(mount: &Mount, start: Instant) -> Option<PondCounts> {
     // A mount that does not answer for a moment leaves a gap in a picture, and no more.
     let figures = mount.figures().ok()?;
-    Some(Pond {
+    Some(PondCounts {
         at: start.elapsed().as_secs_f64(),
         hit_blocks: figures.hit_blocks,
         miss_blocks: figures.miss_blocks,

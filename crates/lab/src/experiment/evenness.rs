@@ -64,7 +64,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Pond, Second};
+    use super::super::{PondCounts, Second};
     use super::*;
 
     fn record(warmup: f64, throughputs: &[f64]) -> Record {
@@ -101,7 +101,7 @@ mod tests {
         // A constant rate that is looked at now and then is even.
         let mut even = record(4.0, &[]);
         even.pond = [0.1, 3.3, 9.0, 21.5, 40.2]
-            .map(|at| Pond { at, origin_write_bytes: (at * 1e6) as u64, ..Pond::default() })
+            .map(|at| PondCounts { at, origin_write_bytes: (at * 1e6) as u64, ..PondCounts::default() })
             .to_vec();
         let found = even.origin_variation().unwrap();
         assert!(found < 1e-4, "{found}");

@@ -5,7 +5,7 @@
 //! same however many of them run at once. Where sides with different numbers of processors were measured, how far that
 //! was off between them is told too.
 
-use super::judge::{Judgement, PROCESSORS_FULL};
+use super::judge::{PROCESSORS_FULL, SessionJudgement};
 use super::{Plan, Record};
 use headpond_measure::Summary;
 
@@ -57,7 +57,7 @@ pub fn wanted(plan: &Plan) -> bool {
 
 /// One for each case and side with runs, in the order of cases.
 #[must_use]
-pub fn extrapolate(plan: &Plan, records: &[Record], judgement: &Judgement) -> Vec<Extrapolation> {
+pub fn extrapolate(plan: &Plan, records: &[Record], judgement: &SessionJudgement) -> Vec<Extrapolation> {
     if !wanted(plan) {
         return Vec::new();
     }
@@ -78,7 +78,13 @@ pub fn extrapolate(plan: &Plan, records: &[Record], judgement: &Judgement) -> Ve
     found
 }
 
-fn best(plan: &Plan, records: &[Record], judgement: &Judgement, case: usize, side: usize) -> Option<Extrapolation> {
+fn best(
+    plan: &Plan,
+    records: &[Record],
+    judgement: &SessionJudgement,
+    case: usize,
+    side: usize,
+) -> Option<Extrapolation> {
     let points = (0..plan.points.len()).filter(|point| plan.points[*point].case == case);
     let (point, throughput) = points
         .filter_map(|point| {

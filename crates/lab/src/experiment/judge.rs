@@ -36,14 +36,14 @@ pub struct Cell {
     /// How much of what counts was cold fill, warm and destage-bound, as shares; none without a cache.
     pub regimes: Option<[f64; 3]>,
     /// Where they settled, of runs that go on until they are steady.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledRuns>,
     /// What limited them, in words.
     pub limit: String,
 }
 
 /// Where runs settled: the middle of what each came to.
 #[derive(Clone, Copy, Debug)]
-pub struct Settled {
+pub struct SettledRuns {
     /// Runs that did, of those that were judged.
     pub runs: (usize, usize),
     /// Seconds until then, of those that did.
@@ -109,7 +109,7 @@ impl Comparison {
 
 /// What a session means.
 #[derive(Clone, Debug)]
-pub struct Judgement {
+pub struct SessionJudgement {
     /// By point: by side, where there are runs.
     pub cells: Vec<Vec<Cell>>,
     /// Every side against the one that it is compared with, where both have runs.
@@ -118,7 +118,7 @@ pub struct Judgement {
 
 /// Judges the runs that there are.
 #[must_use]
-pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> Judgement {
+pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> SessionJudgement {
     let cells: Vec<Vec<Cell>> = (0..plan.points.len())
         .map(|point| (0..plan.sides.len()).filter_map(|side| cell(plan, records, point, side)).collect())
         .collect();
@@ -138,7 +138,7 @@ pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> Judgement {
             }
         }
     }
-    Judgement { cells, comparisons }
+    SessionJudgement { cells, comparisons }
 }
 
 /// Whether a side is compared with another: with the one that it names, and with the first of all where that is another
@@ -178,11 +178,11 @@ fn regimes(records: &[&Record]) -> Option<[f64; 3]> {
     (!shares.is_empty()).then(|| [0, 1, 2].map(|one| shares.iter().map(|of| of[one]).sum::<f64>() / count))
 }
 
-fn settled(records: &[&Record]) -> Option<Settled> {
+fn settled(records: &[&Record]) -> Option<SettledRuns> {
     let of: Vec<Settling> = records.iter().filter_map(|record| record.settling).collect();
     let median = |value: fn(&Settling) -> f64| headpond_measure::median(&of.iter().map(value).collect::<Vec<_>>());
     let after: Vec<f64> = of.iter().filter_map(|one| one.after).collect();
-    Some(Settled {
+    Some(SettledRuns {
         runs: (after.len(), of.len()),
         after: headpond_measure::median(&after),
         first: median(|one| one.first)?,

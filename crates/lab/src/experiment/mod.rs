@@ -38,7 +38,7 @@ mod tpcc_load;
 
 pub use definition::{Case, Definition, Dirty, Load, Quick, Variant, Vary, shipped, shipped_text};
 pub use plan::{Plan, Point, Visit};
-pub use record::{Figures, Pond, Record, Second, Settling, Steadiness, System, Transactions};
+pub use record::{Figures, PondCounts, Record, Second, Settling, Steadiness, System, Transactions};
 pub use regime::{Regime, Stretch};
 pub use results::Results;
 pub use sense::doubts;

@@ -95,7 +95,7 @@ pub struct System {
 
 /// What a mount had counted by then, since it began.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Pond {
+pub struct PondCounts {
     /// When, in seconds from the start of the load.
     pub at: f64,
     /// Blocks of 4 KiB that reads found on flash.
@@ -176,7 +176,7 @@ pub struct Record {
     /// The machine meanwhile.
     pub system: Vec<System>,
     /// The mount meanwhile.
-    pub pond: Vec<Pond>,
+    pub pond: Vec<PondCounts>,
     /// Whether it had settled; none where it was too short to tell.
     pub steadiness: Option<Steadiness>,
     /// Where it settled, of a run that counts from there on.
@@ -207,7 +207,7 @@ impl Record {
 
     /// What a counter of the mount gained in the part that counts.
     #[must_use]
-    pub fn gained(&self, counter: impl Fn(&Pond) -> u64) -> Option<u64> {
+    pub fn gained(&self, counter: impl Fn(&PondCounts) -> u64) -> Option<u64> {
         let first = self.pond.iter().rfind(|pond| pond.at <= self.warmup + 0.5).or_else(|| self.pond.first())?;
         Some(counter(self.pond.last()?).saturating_sub(counter(first)))
     }

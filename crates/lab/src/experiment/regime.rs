@@ -12,7 +12,7 @@
 //! Invariant: every moment between the first and the last look at the counters is in exactly one stretch.
 
 use super::Record;
-use super::record::Pond;
+use super::record::PondCounts;
 use serde::Serialize;
 
 /// Seconds of a window.
@@ -85,7 +85,7 @@ impl Record {
         stretches
     }
 
-    fn regime(&self, from: &Pond, to: &Pond) -> Regime {
+    fn regime(&self, from: &PondCounts, to: &PondCounts) -> Regime {
         let waits = to.stalls.saturating_sub(from.stalls) as f64;
         let (mut before, mut operations) = (0.0_f64, 0.0);
         for second in &self.seconds {
@@ -95,7 +95,7 @@ impl Record {
         }
         let grown = to.held_blocks.saturating_sub(from.held_blocks) as f64;
         let grows = grown > from.held_blocks as f64 * GROWTH_MAX * ((to.at - from.at) / WINDOW);
-        let gained = |counter: fn(&Pond) -> u64| counter(to).saturating_sub(counter(from)) as f64;
+        let gained = |counter: fn(&PondCounts) -> u64| counter(to).saturating_sub(counter(from)) as f64;
         let (hits, misses) = (gained(|pond| pond.hit_blocks), gained(|pond| pond.miss_blocks));
         let lacks = hits + misses == 0.0 || misses > (hits + misses) * MISSES_MAX;
         if waits > operations * WAITS_MAX {
@@ -130,11 +130,11 @@ mod tests {
     /// 20 s in which the pool fills, 20 s in which nothing changes, 20 s in which every tenth write waits.
     fn record() -> Record {
         let second = |at: u32| Second { at: f64::from(at), throughput: 100.0, p95_ms: None, p99_ms: None };
-        let pond = |at: u32| Pond {
+        let pond = |at: u32| PondCounts {
             at: f64::from(at),
             held_blocks: 1_000 + u64::from(at.min(20)) * 400,
             stalls: u64::from(at.saturating_sub(40)) * 10,
-            ..Pond::default()
+            ..PondCounts::default()
         };
         Record {
             warmup: 30.0,

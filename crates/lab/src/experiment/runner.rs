@@ -3,7 +3,7 @@
 use super::counters::watch;
 use super::plan::{Plan, Visit, duration};
 use super::record::{Figures, Record, Second};
-use super::settling::{self, Found};
+use super::settling::{self, SettlingFound};
 use super::side::{Session, Stage};
 use super::{
     Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, pgbench_load, place, processors, sense,
@@ -185,7 +185,7 @@ struct Printed {
     figures: Figures,
     seconds: Vec<Second>,
     kinds: Vec<Transactions>,
-    found: Option<Found>,
+    found: Option<SettlingFound>,
 }
 
 impl Printed {

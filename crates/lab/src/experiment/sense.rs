@@ -67,12 +67,12 @@ pub fn flush_doubts(record: &Record) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Figures, Pond, Second};
+    use super::super::{Figures, PondCounts, Second};
     use super::*;
 
     fn record() -> Record {
         let second = |at: u32| Second { at: f64::from(at), throughput: 100.0, p95_ms: None, p99_ms: None };
-        let pond = |at: u32| Pond { at: f64::from(at), hit_blocks: u64::from(at) * 400, ..Pond::default() };
+        let pond = |at: u32| PondCounts { at: f64::from(at), hit_blocks: u64::from(at) * 400, ..PondCounts::default() };
         Record {
             warmup: 2.0,
             figures: Figures {

@@ -82,13 +82,18 @@ impl Software {
         Ok(match self {
             Self::Mariadb => {
                 let (buffer_pool_mib, redo_log_mib) = (needs.memory_mib, needs.log_mib);
-                let settings = mariadb::Settings { buffer_pool_mib, redo_log_mib, durable, more };
+                let settings = mariadb::MariadbSettings { buffer_pool_mib, redo_log_mib, durable, more };
                 Server::Mariadb(mariadb::Server::start(data, run, &settings)?)
             }
             Self::Postgres => {
                 let (shared_buffers_mib, max_wal_mib) = (needs.memory_mib, needs.log_mib);
-                let settings =
-                    postgres::Settings { shared_buffers_mib, max_wal_mib, full_page_writes: true, durable, more };
+                let settings = postgres::PostgresSettings {
+                    shared_buffers_mib,
+                    max_wal_mib,
+                    full_page_writes: true,
+                    durable,
+                    more,
+                };
                 let places = Places { data: data.to_path_buf(), run: run.to_path_buf() };
                 Server::Postgres(postgres::Server::start(&places, &settings)?)
             }

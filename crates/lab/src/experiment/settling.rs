@@ -10,7 +10,7 @@ use super::record::{Second, Settling, Steadiness};
 use headpond_measure::{ROUNDS, Summary, judge, settled_to_the_end};
 
 /// What is found in the seconds of a run.
-pub struct Found {
+pub struct SettlingFound {
     /// Where it settled, and what it is like from there on.
     pub settling: Settling,
     /// What the rule says of its last five rounds.
@@ -20,7 +20,7 @@ pub struct Found {
 }
 
 /// Looks for where a run settled. None if it has not five rounds in which something happened.
-pub fn find(seconds: &[Second], round: u32) -> Option<Found> {
+pub fn find(seconds: &[Second], round: u32) -> Option<SettlingFound> {
     let length = f64::from(round);
     // A second belongs to the round in which most of it lies: its end may be a little late.
     let number = |second: &Second| ((second.at - 0.5) / length) as usize;
@@ -38,7 +38,7 @@ pub fn find(seconds: &[Second], round: u32) -> Option<Found> {
     let counted: Vec<f64> =
         seconds.iter().filter(|second| number(second) >= first).map(|second| second.throughput).collect();
     let summary = Summary::of(&counted)?;
-    Some(Found {
+    Some(SettlingFound {
         settling: Settling {
             round,
             after: settled.map(|_| from),
@@ -53,7 +53,7 @@ pub fn find(seconds: &[Second], round: u32) -> Option<Found> {
 
 impl Record {
     /// Has the run count from where it settled, if that was looked for.
-    pub(super) fn count_from(&mut self, found: Option<Found>) {
+    pub(super) fn count_from(&mut self, found: Option<SettlingFound>) {
         if let Some(found) = found {
             self.warmup = found.from;
             (self.settling, self.steadiness) = (Some(found.settling), Some(found.steadiness));

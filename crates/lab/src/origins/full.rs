@@ -6,7 +6,7 @@
 //! - About as much is taken as on the bare file system, and it takes as much there (`du`).
 //! - What was removed makes room again. What is there is overwritten wherever the bare file system does so when full.
 
-use super::Origin;
+use super::TriedOrigin;
 use super::host::FileSystem;
 use crate::failure::{Failure, Result};
 use crate::pond::{Headpond, Mounting, directory_in};
@@ -79,7 +79,7 @@ struct Filled {
 }
 
 /// The same on the bare file system and through a mount, for each shape.
-pub fn run(headpond: &Headpond, place: &Path, origin: Origin, mut said: impl FnMut(&str)) -> Result<String> {
+pub fn run(headpond: &Headpond, place: &Path, origin: TriedOrigin, mut said: impl FnMut(&str)) -> Result<String> {
     let mut told = Vec::new();
     let mut bytes = 0;
     for (number, (shape, lazy)) in PASSES.into_iter().enumerate() {
@@ -138,7 +138,7 @@ fn describe((filled, kib): &(Filled, u64)) -> String {
     )
 }
 
-fn judge(origin: Origin, bare: &(Filled, u64), through: &(Filled, u64)) -> Result<()> {
+fn judge(origin: TriedOrigin, bare: &(Filled, u64), through: &(Filled, u64)) -> Result<()> {
     let fails = |what: &str| {
         Err(Failure::Other(format!("{what}: {} without headpond, {} with it", describe(bare), describe(through))))
     };
@@ -153,18 +153,18 @@ fn judge(origin: Origin, bare: &(Filled, u64), through: &(Filled, u64)) -> Resul
         return fails("the files take more than without headpond");
     }
     // Where nothing is written in place an overwrite needs space, and who gets the last of it is chance.
-    if origin != Origin::Btrfs && through.0.overwritten < bare.0.overwritten.min(through.0.may_be_overwritten()) {
+    if origin != TriedOrigin::Btrfs && through.0.overwritten < bare.0.overwritten.min(through.0.may_be_overwritten()) {
         return fails("what is there could not be overwritten");
     }
     Ok(())
 }
 
 /// An empty file system, but for what leaves no more than [`FREE_MIB`].
-fn nearly_full(origin: Origin, place: &Path) -> Result<FileSystem> {
+fn nearly_full(origin: TriedOrigin, place: &Path) -> Result<FileSystem> {
     // The smallest that mkfs makes.
     let mib = match origin {
-        Origin::Xfs => 320,
-        Origin::Btrfs => 256,
+        TriedOrigin::Xfs => 320,
+        TriedOrigin::Btrfs => 256,
         _ => FREE_MIB + FREE_MIB / 2,
     };
     let fs = FileSystem::make(origin, place, mib)?;

@@ -5,7 +5,7 @@
 //! - It is empty when it is made. A process with a mount name space of its own may still hold the one before, with its loop
 //!   device: the kernel would mount that once more for the same image. So each has an image of its own.
 
-use super::Origin;
+use super::TriedOrigin;
 use crate::command;
 use crate::failure::{Failure, Result};
 use crate::pond::directory_in;
@@ -29,9 +29,9 @@ pub struct FileSystem {
 
 impl FileSystem {
     /// Makes one of that many MiB, and mounts it below a directory.
-    pub fn make(origin: Origin, directory: &Path, mib: u64) -> Result<Self> {
+    pub fn make(origin: TriedOrigin, directory: &Path, mib: u64) -> Result<Self> {
         let path = directory_in(directory, "fs")?;
-        if origin == Origin::Tmpfs {
+        if origin == TriedOrigin::Tmpfs {
             let mut mount = Command::new("mount");
             mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m,mode=755"), "none"]);
             command::run("mounting a tmpfs", mount.arg(&path))?;
@@ -59,11 +59,11 @@ impl FileSystem {
     }
 
     /// What this machine lacks for it.
-    pub fn missing(origin: Origin) -> Vec<String> {
+    pub fn missing(origin: TriedOrigin) -> Vec<String> {
         if !rustix::process::geteuid().is_root() {
             return vec!["root, who mounts".to_owned()];
         }
-        if origin == Origin::Tmpfs {
+        if origin == TriedOrigin::Tmpfs {
             return Vec::new();
         }
         let program = mkfs(origin)[0];
@@ -76,13 +76,13 @@ impl FileSystem {
     }
 }
 
-fn mkfs(origin: Origin) -> &'static [&'static str] {
+fn mkfs(origin: TriedOrigin) -> &'static [&'static str] {
     match origin {
-        Origin::Ext4NoExtents => {
+        TriedOrigin::Ext4NoExtents => {
             &["mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-O", "^extent,^64bit,^flex_bg,^metadata_csum"]
         }
-        Origin::Xfs => &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
-        Origin::Btrfs => &["mkfs.btrfs", "-q", "-f"],
+        TriedOrigin::Xfs => &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
+        TriedOrigin::Btrfs => &["mkfs.btrfs", "-q", "-f"],
         _ => &["mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0"],
     }
 }
@@ -110,13 +110,13 @@ mod tests {
 
     #[test]
     fn one_that_is_made_again_is_empty_though_another_name_space_holds_the_one_before() {
-        let missing = FileSystem::missing(Origin::Ext4);
+        let missing = FileSystem::missing(TriedOrigin::Ext4);
         if !missing.is_empty() || !command::lacking(&["unshare"]).is_empty() {
             eprintln!("left out: {missing:?}");
             return;
         }
         let directory = tempfile::tempdir().expect("a directory");
-        let fs = FileSystem::make(Origin::Ext4, directory.path(), 16).expect("made");
+        let fs = FileSystem::make(TriedOrigin::Ext4, directory.path(), 16).expect("made");
         fs::write(fs.path().join("file"), "x").expect("written");
         let mut holder = Command::new("unshare");
         holder.args(["--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 60"]);
@@ -125,7 +125,7 @@ mod tests {
         let held = holder.stdout.take().map(|said| BufReader::new(said).read_line(&mut line));
         assert!(matches!(held, Some(Ok(1))), "{held:?}");
         drop(fs);
-        let again = FileSystem::make(Origin::Ext4, directory.path(), 16).expect("made again");
+        let again = FileSystem::make(TriedOrigin::Ext4, directory.path(), 16).expect("made again");
         let found = again.path().join("file").exists();
         drop(again);
         holder.kill().and_then(|()| holder.wait()).expect("ended");

@@ -1,7 +1,7 @@
 //! The daemon is killed under load, on an origin: databases, and a writer that hardly ever syncs.
 
 use super::host::{FileSystem, ROOMY_MIB};
-use super::{Options, Origin};
+use super::{Options, TriedOrigin};
 use crate::failure::Result;
 use crate::kill::{self, FlashAtKill};
 use crate::order;
@@ -9,7 +9,7 @@ use crate::pond::{Headpond, Mounting, directory_in};
 use std::path::Path;
 
 /// Runs the kills, and tells what came of them.
-pub fn run(headpond: &Headpond, place: &Path, origin: Origin, options: &Options) -> Result<String> {
+pub fn run(headpond: &Headpond, place: &Path, origin: TriedOrigin, options: &Options) -> Result<String> {
     let fs = FileSystem::make(origin, place, ROOMY_MIB)?;
     let (mut kills, mut commits) = (0_u64, 0_u64);
     for kind in &options.databases {

@@ -5,7 +5,7 @@
 //! - "No space" comes at the write or at its fsync. The flush and the unmount after that succeed.
 //! - What was taken is at the origin, byte by byte; the copy is what the origin was when the copy was made.
 
-use super::Origin;
+use super::TriedOrigin;
 use super::full::{free, pattern};
 use super::host::FileSystem;
 use crate::command;
@@ -56,12 +56,18 @@ struct Way {
 }
 
 /// Every way, one after the other.
-pub fn run(headpond: &Headpond, place: &Path, origin: Origin, by: By, mut said: impl FnMut(&str)) -> Result<String> {
+pub fn run(
+    headpond: &Headpond,
+    place: &Path,
+    origin: TriedOrigin,
+    by: By,
+    mut said: impl FnMut(&str),
+) -> Result<String> {
     let mut ways = Vec::new();
     for left_mib in LEFT_MIB {
         for before in [0, BEFORE] {
             ways.push(Way { by, before, left_mib, in_place: false });
-            if origin == Origin::Btrfs {
+            if origin == TriedOrigin::Btrfs {
                 ways.push(Way { by, before, left_mib, in_place: true });
             }
         }
@@ -131,7 +137,7 @@ impl Expected {
     }
 }
 
-fn one(headpond: &Headpond, place: &Path, origin: Origin, way: Way) -> Result<(u64, Option<&'static str>)> {
+fn one(headpond: &Headpond, place: &Path, origin: TriedOrigin, way: Way) -> Result<(u64, Option<&'static str>)> {
     let fs = FileSystem::make(origin, place, DISK_MIB)?;
     let subvolume = fs.path().join("origin");
     if way.by == By::Snapshot {

@@ -3,7 +3,7 @@
 //! Both speak to the host over their standard output, a line at a time.
 
 use super::ledger::{Ledger, LedgerEntry};
-use super::story::{Files, Step, Writer, difference};
+use super::story::{Files, Step, StoryWriter, difference};
 use crate::failure::{Failure, Result};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -30,9 +30,9 @@ fn load_name(load: u64) -> String {
 }
 
 /// A writer of a load, before its first record. In every other load all but one sync seldom: then there is more to lose.
-fn writer(run: u64, load: u64, writer: u64) -> Writer {
+fn writer(run: u64, load: u64, writer: u64) -> StoryWriter {
     let seed = run.wrapping_mul(1_000_003).wrapping_add(load * 100 + writer);
-    Writer::new(seed, load.is_multiple_of(2) && writer > 0)
+    StoryWriter::new(seed, load.is_multiple_of(2) && writer > 0)
 }
 
 /// Says a line, in one piece.
@@ -179,11 +179,11 @@ mod tests {
     #[test]
     fn steps_on_a_real_directory_come_to_the_same_as_in_memory() {
         let root = tempfile::tempdir().expect("a directory");
-        let mut writer = Writer::new(11, true);
+        let mut writer = StoryWriter::new(11, true);
         for records in 1..60 {
             writer.record().iter().try_for_each(|step| carry_out(step, root.path())).expect("the file system does it");
             let found = read_all(root.path()).expect("readable");
-            assert_eq!(difference(&Writer::new(11, true).possible(records)[0], &found), None, "{records}");
+            assert_eq!(difference(&StoryWriter::new(11, true).possible(records)[0], &found), None, "{records}");
         }
     }
 }

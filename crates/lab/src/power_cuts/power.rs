@@ -95,7 +95,7 @@ struct State {
 pub struct Off;
 
 /// The outcome of a request: its answer, unless the power is off.
-pub type Answer<T> = Result<io::Result<T>, Off>;
+pub type DiskAnswer<T> = Result<io::Result<T>, Off>;
 
 /// The power, and the disks that hang on it.
 pub struct Power(Mutex<State>);
@@ -137,7 +137,7 @@ impl Power {
     }
 
     /// Fills `bytes` from `sector` on.
-    pub fn read(&self, which: Which, sector: u64, bytes: &mut [u8]) -> Answer<()> {
+    pub fn read(&self, which: Which, sector: u64, bytes: &mut [u8]) -> DiskAnswer<()> {
         let state = self.state();
         let disk = &state.disks[which as usize];
         if state.cut.is_some() {
@@ -151,7 +151,7 @@ impl Power {
     }
 
     /// Takes it that nobody wants these sectors any more: they read as zeros, once that is on the medium.
-    pub fn trim(&self, which: Which, sector: u64, sectors: u64) -> Answer<()> {
+    pub fn trim(&self, which: Which, sector: u64, sectors: u64) -> DiskAnswer<()> {
         let end = sector.saturating_add(sectors);
         if end > self.sectors(which) {
             return Ok(Err(io::ErrorKind::InvalidInput.into()));
@@ -166,7 +166,7 @@ impl Power {
     }
 
     /// Takes a write into the disk's cache.
-    pub fn write(&self, which: Which, piece: Piece) -> Answer<()> {
+    pub fn write(&self, which: Which, piece: Piece) -> DiskAnswer<()> {
         let mut state = self.state();
         if state.cut.is_some() {
             return Err(Off);
@@ -179,7 +179,7 @@ impl Power {
     }
 
     /// Brings the disk's cache to its medium, unless the power goes just now.
-    pub fn flush(&self, which: Which) -> Answer<()> {
+    pub fn flush(&self, which: Which) -> DiskAnswer<()> {
         let state = &mut *self.state();
         if state.cut.is_some() {
             return Err(Off);
@@ -231,7 +231,7 @@ mod tests {
         })
     }
 
-    fn write(power: &Power, which: Which, sector: u64) -> Answer<()> {
+    fn write(power: &Power, which: Which, sector: u64) -> DiskAnswer<()> {
         power.write(which, Piece { sector, bytes: vec![7; SECTOR], trim: false })
     }
 

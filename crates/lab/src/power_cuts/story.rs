@@ -114,7 +114,7 @@ pub fn bytes(number: u64, at: u64, len: u64) -> Vec<u8> {
 
 /// A writer: its files as they are after every record so far.
 #[derive(Clone)]
-pub struct Writer {
+pub struct StoryWriter {
     random: u64,
     /// The most writes of a record.
     burst: u64,
@@ -122,7 +122,7 @@ pub struct Writer {
     files: Files,
 }
 
-impl Writer {
+impl StoryWriter {
     /// A writer at its start, with an empty directory. A patient one writes much before it syncs.
     #[must_use]
     pub fn new(seed: u64, patient: bool) -> Self {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_writer_is_the_same_for_the_same_number_and_does_all_that_it_can() {
-        let (mut one, mut other) = (Writer::new(5, false), Writer::new(5, false));
+        let (mut one, mut other) = (StoryWriter::new(5, false), StoryWriter::new(5, false));
         let mut kinds = std::collections::HashSet::new();
         for _ in 0..500 {
             let steps = one.record();
@@ -287,8 +287,8 @@ mod tests {
     #[test]
     fn the_states_of_a_cut_lead_from_one_record_to_the_next() {
         for acknowledged in [0, 1, 7, 40] {
-            let states = Writer::new(3, true).possible(acknowledged);
-            let next = Writer::new(3, true).possible(acknowledged + 1);
+            let states = StoryWriter::new(3, true).possible(acknowledged);
+            let next = StoryWriter::new(3, true).possible(acknowledged + 1);
             assert!(states.len() > 1 && states[states.len() - 1] == next[0]);
         }
     }

@@ -9,7 +9,7 @@ use crate::command;
 use crate::failure::{Failure, Result};
 use crate::fio::Job;
 use crate::fsx::{self, Shape};
-use crate::ledger::Running;
+use crate::ledger::RunningClients;
 use crate::random::{below, next};
 use crate::service::Service;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ struct Found {
 pub(super) struct Loads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    databases: Vec<(Running, Service)>,
+    databases: Vec<(RunningClients, Service)>,
 }
 
 impl Loads {

@@ -9,7 +9,7 @@ use crate::database::{Database, Places};
 use crate::failure::{Failure, Result};
 use crate::fio::Job;
 use crate::kind::Kind;
-use crate::ledger::{Ledgers, Running};
+use crate::ledger::{Ledgers, RunningClients};
 use crate::service::Service;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ impl Promises {
     }
 
     /// Lets clients and a load loose on each database.
-    pub(super) fn load(&self, root: &Path) -> Result<Vec<(Running, Service)>> {
+    pub(super) fn load(&self, root: &Path) -> Result<Vec<(RunningClients, Service)>> {
         let mut running = Vec::new();
         for kind in KINDS {
             let places = self.places(root, kind);

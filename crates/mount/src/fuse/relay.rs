@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 use crate::fuse::answer::Answer;
-use crate::fuse::wire::{HEAD, Head, opcode};
+use crate::fuse::wire::{HEAD, RequestHead, opcode};
 
 /// The longest answer of fuser's. The kernel asks for lists of a directory's entries in pieces of at most
 /// [`LIST_BYTES_MAX`]; names and attributes have at most 64 KiB.
@@ -56,7 +56,7 @@ pub(crate) fn start<F: Filesystem + Send + 'static>(
     let mut greeting = [0; 64];
     greeting[..4].copy_from_slice(&VERSION[0].to_ne_bytes());
     greeting[4..8].copy_from_slice(&VERSION[1].to_ne_bytes());
-    socket.send(&[&Head::message(opcode::INIT, 1, &greeting)], SendFlags::empty())?;
+    socket.send(&[&RequestHead::message(opcode::INIT, 1, &greeting)], SendFlags::empty())?;
     let session = Session::from_fd(file_system, other, config.acl, config.clone())?;
     let mut answer = [0; 256];
     rustix::net::recv(&socket.end, &mut answer, RecvFlags::empty())?;
@@ -84,7 +84,7 @@ fn pass_answers(from: &OwnedFd, device: &OwnedFd) {
 impl Socket {
     /// Passes a request on without blocking. If fuser's threads are all busy and the socket is full, a worker waits
     /// for them.
-    pub(crate) fn pass(&self, device: &Arc<OwnedFd>, asked: &Head, head: &[u8], body: &[u8], workers: &Workers) {
+    pub(crate) fn pass(&self, device: &Arc<OwnedFd>, asked: &RequestHead, head: &[u8], body: &[u8], workers: &Workers) {
         if asked.opcode == opcode::BATCH_FORGET && body.len() > FORGOTTEN * FORGOTTEN_MAX {
             let whole = [head, body].concat();
             let socket = self.clone();
@@ -122,7 +122,7 @@ impl Socket {
             body.extend_from_slice(&[0; 4]);
             body.extend_from_slice(some);
             // A mount that has ended has nothing to forget.
-            let _ = self.send(&[&Head::message(opcode::BATCH_FORGET, 0, &body)], SendFlags::empty());
+            let _ = self.send(&[&RequestHead::message(opcode::BATCH_FORGET, 0, &body)], SendFlags::empty());
         }
     }
 
@@ -132,7 +132,7 @@ impl Socket {
         workers.push(move || {
             for _ in 0..socket.threads {
                 // It fails if they have ended already, which is as good.
-                let _ = socket.send(&[&Head::message(opcode::DESTROY, 0, &[])], SendFlags::empty());
+                let _ = socket.send(&[&RequestHead::message(opcode::DESTROY, 0, &[])], SendFlags::empty());
             }
         });
     }

@@ -45,7 +45,7 @@ const FSYNC_DATA: u32 = 1;
 
 /// The head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     pub(crate) len: usize,
     pub(crate) opcode: u32,
     /// The node id that the request is about.
@@ -105,7 +105,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-impl Head {
+impl RequestHead {
     /// Reads the body of a message. `None` if the message is too short.
     pub(crate) fn parse(message: &[u8]) -> Option<Self> {
         let caller = Caller { uid: u32_at(message, 24)?, gid: u32_at(message, 28)?, pid: u32_at(message, 32)? };
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn a_short_message_is_no_request() {
-        let whole = Head::message(opcode::READ, 7, &[0; 40]);
-        assert_eq!((Head::parse(&whole).unwrap().len, whole.len()), (80, 80));
+        let whole = RequestHead::message(opcode::READ, 7, &[0; 40]);
+        assert_eq!((RequestHead::parse(&whole).unwrap().len, whole.len()), (80, 80));
         assert!(Read::parse(&whole).is_some());
-        assert_eq!(Head::parse(&whole[..30]), None);
+        assert_eq!(RequestHead::parse(&whole[..30]), None);
         assert_eq!(Read::parse(&whole[..50]), None);
         assert_eq!(Write::parse(&whole[..70]), None);
         assert_eq!(Fsync::parse(&whole[..44]), None);

@@ -18,7 +18,7 @@ use headpond_base::{ObjectId, Result};
 
 use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
-use crate::places::{Home, Place};
+use crate::places::{Home, NameInDirectory};
 use crate::pond::Leaving;
 use crate::slots::Closed;
 use crate::{ContentStore, FileKind, Found, RenameFlags, Tree};
@@ -55,7 +55,7 @@ enum Becomes<T: Tree> {
     /// Open to the end, without a name.
     Nameless,
     /// It has other names, and none of them is known.
-    Elsewhere(Place<T>),
+    Elsewhere(NameInDirectory<T>),
 }
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::Model;
 use crate::configuration::{Configuration, Event, Moment, MutationId, step};
-use crate::content::{Change, Content};
+use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::FileId;
 
@@ -59,7 +59,7 @@ impl Model {
         for (file, content) in replacements {
             self.add_file(file, content);
             if kept_origin && let Some(old) = files.remove(&file) {
-                let changes: Vec<Change> =
+                let changes: Vec<ContentChange> =
                     self.mutations.iter().filter(|m| m.file == file && m.loose).map(|m| m.change).collect();
                 let new = self.files.entry(file).or_default();
                 new.earlier = old.earlier;
@@ -152,7 +152,7 @@ impl Model {
     /// itself never acknowledged, or waited for the flash. Plain writes are kept in the order of their acknowledgement.
     fn may_be_early(&self, id: MutationId) -> bool {
         let mutation = &self.mutations[id.0 as usize];
-        let write = matches!(mutation.change, Change::Write { .. } | Change::Together { .. });
+        let write = matches!(mutation.change, ContentChange::Write { .. } | ContentChange::Together { .. });
         let plain = write && !mutation.durable && !mutation.loose;
         mutation.acknowledged.is_none() || mutation.failed || !plain
     }
@@ -171,7 +171,8 @@ impl Model {
             }
             None::<()>
         });
-        let mut changes: Vec<Change> = self.window(file).map(|id| self.mutations[id.0 as usize].change).collect();
+        let mut changes: Vec<ContentChange> =
+            self.window(file).map(|id| self.mutations[id.0 as usize].change).collect();
         changes.extend(self.files.get(&file).iter().flat_map(|model| model.earlier_changes.iter().copied()));
         self.explain_sectors(file, bytes, &contents, changes, sizes)
     }

@@ -8,7 +8,7 @@ use headpond_base::{BufMut, Errno, Result};
 use headpond_engine::{Reply, Request, Treatment};
 use headpond_names::{Access, Content, FileKind, Making, RenameFlags};
 
-use crate::content::{Change, fill};
+use crate::content::{ContentChange, fill};
 use crate::names::env::{Answer, lock, nap, opening, with};
 use crate::names::kernel::{Busy, Mount, Open, lock_files};
 use crate::origin::{FileId, Name};
@@ -293,7 +293,7 @@ impl Doing {
                     known.changed(*attributes, mtime);
                 }
             });
-            env.submit(request, Some(Change::Write { offset, len, writer }), false, see, false)
+            env.submit(request, Some(ContentChange::Write { offset, len, writer }), false, see, false)
         });
         Answer(id).await;
     }

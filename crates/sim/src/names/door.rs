@@ -20,7 +20,7 @@ use crate::names::env::{Answer, Env, in_life, nap, with};
 use crate::names::keys::{Engine, Origin};
 use crate::origin::{FileId, SpaceKind};
 use crate::planted::Planted;
-use crate::tree::{self, Entry, Over};
+use crate::tree::{self, Over, TreeEntry};
 
 /// A descriptor, of whatever kind.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub(crate) struct Descriptor {
     life: u32,
     pub(crate) file: FileId,
     /// By what it was opened; `None` for the root.
-    pub(crate) entry: Option<Entry>,
+    pub(crate) entry: Option<TreeEntry>,
 }
 
 impl Descriptor {
-    pub(crate) fn new(env: &mut Env, file: FileId, entry: Option<Entry>) -> Self {
+    pub(crate) fn new(env: &mut Env, file: FileId, entry: Option<TreeEntry>) -> Self {
         let (tree, origin) = env.tree();
         tree.count_open(file, true, origin);
         Self { life: env.life, file, entry }

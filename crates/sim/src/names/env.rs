@@ -20,7 +20,7 @@ use headpond_names::{Again, See, TreeOperation};
 
 use crate::above::is_let_go;
 use crate::configuration::{Moment, MutationId};
-use crate::content::{Change, Writer};
+use crate::content::{ContentChange, WriterId};
 use crate::found::Found;
 use crate::model::Model;
 use crate::names::keys::Origin;
@@ -184,16 +184,16 @@ impl Env {
     }
 
     /// A number that no write had yet.
-    pub(crate) const fn writer(&mut self) -> Writer {
+    pub(crate) const fn writer(&mut self) -> WriterId {
         self.next_writer += 1;
-        Writer(self.next_writer)
+        WriterId(self.next_writer)
     }
 
     /// Sends a request. `change` is what the model has of it, where that is not plain.
     pub(crate) fn submit(
         &mut self,
         request: Request,
-        change: Option<Change>,
+        change: Option<ContentChange>,
         keep: bool,
         see: See,
         told: bool,
@@ -209,7 +209,7 @@ impl Env {
         id
     }
 
-    fn what(&mut self, id: RequestId, request: &Request, change: Option<Change>, keep: bool) -> What {
+    fn what(&mut self, id: RequestId, request: &Request, change: Option<ContentChange>, keep: bool) -> What {
         let object = match request {
             Request::Read { object, .. } | Request::Write { object, .. } | Request::Truncate { object, .. } => *object,
             Request::Namespace(Namespace::Rename { moved, .. }) => {
@@ -233,7 +233,7 @@ impl Env {
                 What::Read { file, offset: *offset, len: u64::from(*len), keep }
             }
             Request::Truncate { size, mtime, .. } => {
-                let id = self.model.ask(file, Change::Truncate { size: *size }, mtime.0, false, false);
+                let id = self.model.ask(file, ContentChange::Truncate { size: *size }, mtime.0, false, false);
                 What::Change { file, id }
             }
             Request::Write { mtime, durable, .. } => {

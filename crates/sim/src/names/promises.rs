@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::origin::{FileId, SimOrigin};
-use crate::tree::{Reach, Slot};
+use crate::tree::{NameSlot, Reach};
 
 /// What something was given since the daemon began.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +22,9 @@ type Past<T> = Vec<Given<T>>;
 /// See the head of the file.
 #[derive(Clone, Default)]
 pub(crate) struct Promises {
-    names: BTreeMap<Slot, Past<Option<FileId>>>,
+    names: BTreeMap<NameSlot, Past<Option<FileId>>>,
     /// All that a name was given before then is durable.
-    named: BTreeMap<Slot, u64>,
+    named: BTreeMap<NameSlot, u64>,
     /// A file has, from then on, one of the names that it had then or later.
     held: BTreeMap<FileId, u64>,
     modes: BTreeMap<FileId, Past<u32>>,
@@ -33,7 +33,7 @@ pub(crate) struct Promises {
 
 impl Promises {
     /// Everything is durable as it is.
-    pub(crate) fn begin<'a>(&mut self, names: impl Iterator<Item = (&'a Slot, FileId)>, origin: &SimOrigin) {
+    pub(crate) fn begin<'a>(&mut self, names: impl Iterator<Item = (&'a NameSlot, FileId)>, origin: &SimOrigin) {
         *self = Self::default();
         for (slot, id) in names {
             self.names.insert(slot.clone(), vec![Given { when: 0, what: Some(id), told: Some(0) }]);
@@ -42,7 +42,7 @@ impl Promises {
     }
 
     /// Names were changed, and nobody was told yet.
-    pub(crate) fn given(&mut self, given: Vec<(u64, Slot, Option<FileId>)>) {
+    pub(crate) fn given(&mut self, given: Vec<(u64, NameSlot, Option<FileId>)>) {
         for (when, slot, what) in given {
             let past = self.names.entry(slot).or_insert_with(|| vec![Given { when: 0, what: None, told: Some(0) }]);
             past.push(Given { when, what, told: None });
@@ -50,7 +50,7 @@ impl Promises {
     }
 
     /// Who changed this name was told that it is done.
-    pub(crate) fn name_told(&mut self, slot: &Slot, now: u64) {
+    pub(crate) fn name_told(&mut self, slot: &NameSlot, now: u64) {
         if let Some(last) = self.names.get_mut(slot).and_then(|past| past.last_mut()) {
             last.told.get_or_insert(now);
         }
@@ -99,7 +99,7 @@ impl Promises {
     }
 
     /// The power was cut, and these are the names.
-    pub(crate) fn check(&self, live: &BTreeMap<Slot, FileId>, origin: &SimOrigin) -> Result<(), String> {
+    pub(crate) fn check(&self, live: &BTreeMap<NameSlot, FileId>, origin: &SimOrigin) -> Result<(), String> {
         for (slot, past) in &self.names {
             let now = live.get(slot).copied();
             let promised = self.named.get(slot).copied().unwrap_or(0);
@@ -126,8 +126,8 @@ impl Promises {
         self.held.iter().try_for_each(|(id, promised)| self.check_held(*id, *promised, live))
     }
 
-    fn check_held(&self, id: FileId, promised: u64, live: &BTreeMap<Slot, FileId>) -> Result<(), String> {
-        let kept = |(slot, named): (&Slot, &FileId)| {
+    fn check_held(&self, id: FileId, promised: u64, live: &BTreeMap<NameSlot, FileId>) -> Result<(), String> {
+        let kept = |(slot, named): (&NameSlot, &FileId)| {
             let past = self.names.get(slot);
             *named == id && past.is_some_and(|past| since(past, promised).any(|given| given.what == Some(id)))
         };

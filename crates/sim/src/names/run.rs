@@ -10,20 +10,20 @@ use crate::names::apps::{App, Doing};
 use crate::names::env::{self, Env, NameFaults, with};
 use crate::names::kernel::Mount;
 use crate::names::tasks::Tasks;
-use crate::origin::Change;
+use crate::origin::OriginChange;
 use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::scenario::{Options, PLENTY, Scenario};
 use crate::tree::{Kind, Reach, Tree};
 use crate::world::World;
-use crate::{Failure, Summary};
+use crate::{Failure, HistorySums};
 
 /// One run.
 pub(crate) struct Run {
     pub(crate) scenario: Scenario,
     pub(crate) tasks: Tasks,
     pub(crate) mount: Option<std::rc::Rc<Mount>>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: HistorySums,
     /// How often the origin's host has come up again, and how often it had when a start was last through.
     pub(crate) boots: u64,
     pub(crate) settled_boots: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Run {
 }
 
 /// Runs a seed.
-pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Result<Summary, Failure> {
+pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Result<HistorySums, Failure> {
     let plain = Options { no_faults: true, mode: Some(CacheMode::WriteBack), ..options.clone() };
     // The order of host writes is tried by the other histories.
     let plain = Options { host_segments: Some(options.host_segments.unwrap_or(1)), ..plain };
@@ -58,7 +58,7 @@ pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Res
         scenario,
         tasks: Tasks::default(),
         mount: None,
-        summary: Summary::default(),
+        summary: HistorySums::default(),
         boots: 0,
         settled_boots: 0,
         descriptors: *rng.pick(&[2, 4, 16, 100]),
@@ -131,7 +131,7 @@ impl Run {
                     let name = format!("f{index}").into_bytes();
                     let file = tree.make(made, &name, Kind::File, 0o644, origin).map_err(|error| error.to_string())?;
                     let data = vec![content.bytes()];
-                    origin.change(file, Change::Write { offset: 0, data }).map_err(|error| error.to_string())?;
+                    origin.change(file, OriginChange::Write { offset: 0, data }).map_err(|error| error.to_string())?;
                     env.model.add_file(file, content);
                 }
             }

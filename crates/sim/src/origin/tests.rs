@@ -4,7 +4,7 @@ use super::*;
 use headpond_base::BufMut;
 
 fn write(origin: &mut SimOrigin, id: FileId, offset: u64, byte: u8, len: usize) -> Result<()> {
-    origin.change(id, Change::Write { offset, data: vec![BufMut::copy_of(&vec![byte; len]).freeze()] })
+    origin.change(id, OriginChange::Write { offset, data: vec![BufMut::copy_of(&vec![byte; len]).freeze()] })
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn space_is_limited_and_comes_back() {
     origin.reserve(id, 0, 2 * BLOCK_U64).unwrap();
     assert_eq!(origin.reserve(id, 2 * BLOCK_U64, 1), Err(Errno::NOSPC));
     assert_eq!(write(&mut origin, id, 0, 1, 2 * BLOCK), Ok(()), "reserved space is there");
-    origin.change(id, Change::Zero { offset: 0, len: BLOCK_U64 }).unwrap();
+    origin.change(id, OriginChange::Zero { offset: 0, len: BLOCK_U64 }).unwrap();
     assert_eq!(origin.free_blocks(), 1);
-    origin.change(id, Change::Resize { size: 0 }).unwrap();
+    origin.change(id, OriginChange::Resize { size: 0 }).unwrap();
     assert_eq!(origin.free_blocks(), 2);
 }
 

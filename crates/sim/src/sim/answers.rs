@@ -8,7 +8,7 @@ use headpond_engine::{Reply, RequestId};
 
 use super::{Asked, Sim, StatusChange, busy_file};
 use crate::configuration::{Moment, MutationId};
-use crate::content::{Change, Content};
+use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::{FileId, SpaceKind};
 use crate::rng::mix;
@@ -178,7 +178,7 @@ impl Sim<'_> {
         if !direct && (self.mode == CacheMode::WriteBack || self.mode_open) || !quiet {
             return Ok(());
         }
-        if let Change::Write { offset, len, writer } = self.model.change(change) {
+        if let ContentChange::Write { offset, len, writer } = self.model.change(change) {
             let bytes = self.world.origin.read(file, offset, len as usize).unwrap_or_else(|_| Buf::empty());
             if bytes.len() as u64 != len || !crate::content::is_from(Some(writer), offset, &bytes) {
                 return Err(format!("acknowledged in mode {} and not at the origin", self.mode));

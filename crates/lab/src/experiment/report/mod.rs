@@ -18,7 +18,7 @@ mod settled;
 mod tables;
 
 use super::extrapolation::{Extrapolation, extrapolate};
-use super::judge::{Judgement, judge, short};
+use super::judge::{SessionJudgement, judge, short};
 use super::{Plan, Record, Results};
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ use std::path::PathBuf;
 struct Story<'a> {
     plan: &'a Plan,
     records: &'a [Record],
-    judgement: &'a Judgement,
+    judgement: &'a SessionJudgement,
     /// Where processors are varied: each side at its best.
     limits: &'a [Extrapolation],
     /// `figures.json`.
@@ -80,7 +80,7 @@ pub fn write(results: &Results) -> Result<(String, PathBuf)> {
 fn figures(
     plan: &Plan,
     records: &[Record],
-    judgement: &Judgement,
+    judgement: &SessionJudgement,
     limits: &[Extrapolation],
     results: &Results,
 ) -> Value {

@@ -3,7 +3,7 @@
 //! Invariant: each figure is a cell that names its place in `figures.json`, and is that number in short.
 
 use super::super::plan::SideName;
-use super::super::{Definition, Load, Pond, Record, Second, System, Vary};
+use super::super::{Definition, Load, PondCounts, Record, Second, System, Vary};
 use super::cells::cell;
 use super::picture::{Drawing, LEFT, Line, Mark, Picture, RIGHT, Scale, WIDTH, escaped};
 use super::{Story, kinds, limits, settled, tables, unit};
@@ -240,7 +240,7 @@ fn where_it_went(story: &Story<'_>) -> Option<Picture> {
         .collect::<Vec<_>>();
     for point in 0..plan.points.len() {
         for side in 0..plan.sides.len() {
-            let gained = |counter: fn(&Pond) -> u64| {
+            let gained = |counter: fn(&PondCounts) -> u64| {
                 runs(story, point, side).filter_map(|record| record.gained(counter)).sum::<u64>() as f64
             };
             let (hits, misses) = (gained(|pond| pond.hit_blocks), gained(|pond| pond.miss_blocks));
@@ -378,7 +378,7 @@ fn pond_table(story: &Story<'_>) -> String {
         "<tr><th>run</th><th>load</th><th>side</th><th>blocks from flash</th><th>from the origin</th><th>origin reads</th><th>origin writes</th><th>MiB read there</th><th>MiB written there</th></tr>\n",
     );
     for record in story.records.iter().filter(|record| !record.pond.is_empty()) {
-        let gained = |counter: fn(&Pond) -> u64| record.gained(counter).unwrap_or(0);
+        let gained = |counter: fn(&PondCounts) -> u64| record.gained(counter).unwrap_or(0);
         let _ = writeln!(
             rows,
             "<tr><th>{}</th><th>{}</th><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
