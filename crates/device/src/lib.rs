@@ -10,7 +10,7 @@
 //! | `psync` | a reactor: a few threads with pread and pwrite for all disks, where io_uring is refused |
 //! | `memory` | a reactor whose disks are memory, for tests |
 //! | `faults` | a layer on one disk: unsynced writes are lost, chosen operations fail, all are slow |
-//! | `fault_words` | such a layer's plan as it is written on a command line |
+//! | `fault_words` | a fault plan in words, for a command line |
 //!
 //! # Contract of every disk
 //! - Operations under way at the same time have no order. A caller that needs one waits for the
@@ -18,9 +18,9 @@
 //! - A completed write is readable, but not durable. A sync makes durable what its disk had completed when the sync
 //!   was submitted. It does not cover other disks.
 //! - Every operation but [`DiskOp::Trim`] ends with exactly one [`Completion`], also when the disk fails.
-//! - Offsets, lengths and the memory of writes are multiples of [`BLOCK`](headpond_base::BLOCK); others are refused with
-//!   [`Errno::INVAL`](headpond_base::Errno::INVAL), and so is what goes beyond the end. The disk does not copy to
-//!   align: each request would pay for that unseen.
+//! - Offsets, lengths and the memory of writes are multiples of [`BLOCK`](headpond_base::BLOCK). The disk refuses others
+//!   with [`Errno::INVAL`](headpond_base::Errno::INVAL), and operations beyond its end, too. It does not copy to align:
+//!   that would be a hidden cost of each request.
 //! - A disk continues short reads and writes by itself. If it cannot, the operation fails.
 //! - The caller bounds the number of operations under way; a reactor queues what exceeds its depth.
 //!

@@ -17,7 +17,7 @@ pub struct MemoryDisks {
     waker: Waker,
 }
 
-/// The bytes of a disk of a [`MemoryDisks`], which outlive it and can be given to another one.
+/// The bytes of one disk. They outlive its [`MemoryDisks`], and you can give them to another one.
 #[derive(Clone, Debug)]
 pub struct MemoryImage(Arc<Mutex<Vec<u8>>>);
 

@@ -69,7 +69,7 @@ pub(crate) struct RawMember {
 const _: () = assert!(size_of::<RawMember>() == 64);
 
 impl Members {
-    /// The list of a pool that begins with one device.
+    /// The first list of a pool, with one device.
     #[must_use]
     pub fn first(member: Member) -> Self {
         Self { generation: 1, rows: vec![member] }

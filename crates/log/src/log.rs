@@ -10,7 +10,6 @@
 //!
 //! The host stream may fill several segments with its batches in turn ([`OpenSegments`]). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
-//! whichever segment it lies, so what is durable is always a prefix.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

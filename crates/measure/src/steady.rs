@@ -66,8 +66,8 @@ pub fn settled(rounds: &[f64]) -> Option<Settled> {
     })
 }
 
-/// The start of the last stretch in which every window is steady, up to the end. `None` if the last window is not
-/// steady, or does not exist.
+/// The first window of the last stretch in which every window is steady, up to the end. `None` if the last window is
+/// not steady, or if there is none.
 ///
 /// A cache or a fresh card is often even for a while before it declines, so the first steady window says nothing of
 /// later ones. Judge a run of fixed length from its end.

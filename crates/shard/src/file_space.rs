@@ -3,7 +3,7 @@
 //! ```text
 //! keeps       ext4, tmpfs, F2FS             fallocate is a promise
 //! keeps none  btrfs, ZFS, bcachefs          an overwrite takes new space whatever was asked for: it is counted
-//! unsure      XFS, NFS, overlays, all else  fallocate, and counted: blocks may be shared, or the server's file system is such
+//! unsure      XFS, NFS, overlays, all else  fallocate, and counted: blocks may be shared, or the server may keep none
 //! ```
 //!
 //! If a file system has no `fallocate` for a file (ext4 without extents, NFS before 4.2), it keeps no space for that

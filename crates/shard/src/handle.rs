@@ -94,7 +94,6 @@ impl Handle {
     ///
     /// # Errors
     /// Those of the operation, or why it did not run.
-    /// The operation's own, or what kept it from being run.
     pub fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
         // The caller gets the operation's own error, whatever the engine returns.
         let own = Arc::new(OnceLock::new());

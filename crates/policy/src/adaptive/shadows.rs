@@ -21,7 +21,7 @@ const BLOCKS_MIN: usize = 256;
 /// A larger shadow says no more. It would take 85 KiB for each setting.
 const BLOCKS_MAX: usize = 4096;
 
-/// The cost of a miss and of a flash write, which is a tenth. Mere recency writes on every miss, so it must save one
+/// The costs of a miss and of a flash write: a tenth of a miss. Mere recency writes on every miss, so it must save one
 /// miss in eleven to be chosen.
 const MISS: u64 = 1024;
 const FILL: u64 = 102;
