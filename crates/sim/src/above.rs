@@ -1,10 +1,10 @@
-//! What lies between the engine and the origin's files where names are a layer of their own: the descriptors that the engine
-//! has, the changes of names that it asks for, and what else is synced with a file.
+//! The parts between the engine and the origin's files in histories of names: the descriptors that the engine has,
+//! the changes of names that it asks for, and what else is synced with a file.
 //!
 //! Keeps true, as the shard's origin does:
-//! - A sync of a file makes its directory durable the first time, and those that were noted for it.
-//! - The engine hears of every write that a sync could not make, also if another sync found it.
-//! - An object whose file lost its last name, and was closed for it, holds no number.
+//! - A file's first sync makes its directory durable, and every sync the directories that were noted for it.
+//! - The engine hears of every write that a sync could not make, even if another sync found it.
+//! - If an object's file lost its last name and was closed for that, the object holds no number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,27 +19,27 @@ use crate::tree::{Tree, TreeEntry};
 /// What is attached to an object.
 #[derive(Clone, Default, Debug)]
 struct Attached {
-    /// The directory that names it was noted.
+    /// The directory with its name was noted.
     anchored: bool,
-    /// Directories to be synced with it.
+    /// Directories to sync with it.
     noted: BTreeSet<FileId>,
-    /// A sync of others has failed that the engine has not heard of.
+    /// Another object's sync has failed, and the engine has not heard of it.
     refused: bool,
     /// It holds a descriptor.
     open: bool,
-    /// By what it was opened.
+    /// How it was opened.
     entry: Option<TreeEntry>,
 }
 
-/// Tells an object that the engine has let go of from an answer, among which it comes.
+/// Tells an answer from an object that the engine has let go of. Both come in one order.
 const LET_GO: u64 = 1 << 63;
 
-/// The engine lets go of an object: as an answer, so that it has its place among those.
+/// An object that the engine lets go of, as an answer, so that it has its place among the answers.
 pub(crate) const fn let_go(object: ObjectId) -> RequestId {
     RequestId(LET_GO | object.0)
 }
 
-/// The object that one of the answers says is let go of.
+/// The object that the engine lets go of, if this answer says so.
 pub(crate) fn is_let_go(answered: RequestId) -> Option<ObjectId> {
     (answered.0 & LET_GO != 0).then_some(ObjectId(answered.0 & !LET_GO))
 }
@@ -58,17 +58,17 @@ impl Above {
         Self { tree, attached: BTreeMap::new(), syncs: BTreeMap::new(), asked: BTreeMap::new() }
     }
 
-    /// The engine asks for the change of names that came with a request.
+    /// The engine asks for the change of names of a request.
     pub(crate) fn asks(&mut self, ticket: Ticket, request: RequestId) {
         self.asked.insert(request, ticket);
     }
 
-    /// Whether it has asked for that of this request.
+    /// The ticket of that change, if the engine has asked for it.
     pub(crate) fn asked(&mut self, request: RequestId) -> Option<Ticket> {
         self.asked.remove(&request)
     }
 
-    /// A file is given to an object.
+    /// Gives an object its file.
     pub(crate) fn attach(&mut self, object: ObjectId, file: FileId, entry: Option<TreeEntry>, origin: &mut SimOrigin) {
         let attached = self.attached.entry(object).or_default();
         if !attached.open {
@@ -86,7 +86,7 @@ impl Above {
         }
     }
 
-    /// The object's file has lost its last name, and nobody reads what is written to it: its descriptor is closed.
+    /// The object's file has lost its last name, and no reader is left: its descriptor is closed.
     pub(crate) fn gone(&mut self, object: ObjectId, file: FileId, origin: &mut SimOrigin) {
         let Some(attached) = self.attached.get_mut(&object) else { return };
         if std::mem::take(&mut attached.open) {
@@ -94,7 +94,7 @@ impl Above {
         }
     }
 
-    /// What an effect on such a file comes to: what is written there nobody reads, and it counts as done.
+    /// The outcome of an effect on such a file. What it writes has no reader, so it counts as done.
     pub(crate) fn of_gone(&mut self, effect: &Effect) -> Option<Outcome> {
         let is_gone = |object: &ObjectId| self.attached.get(object).is_some_and(|attached| !attached.open);
         match effect {
@@ -128,12 +128,12 @@ impl Above {
         self.syncs.remove(&ticket);
     }
 
-    /// Whether others have been told of what this object's sync would have to tell. Once.
+    /// Whether another sync has already reported what this object's sync would report. True once.
     pub(crate) fn was_refused(&mut self, object: ObjectId) -> bool {
         self.attached.get_mut(&object).is_some_and(|attached| std::mem::take(&mut attached.refused))
     }
 
-    /// Others were told that a sync of its file failed.
+    /// A sync of its file failed and was reported elsewhere.
     pub(crate) fn note_refused(&mut self, object: ObjectId) {
         if let Some(attached) = self.attached.get_mut(&object) {
             attached.refused = true;
@@ -146,7 +146,7 @@ impl Above {
         self.file_synced(object, file, began);
     }
 
-    /// A sync of an object's file that began then is done, and its directories are synced after it.
+    /// A sync of an object's file that began at `began` is done. Its directories are synced after it.
     pub(crate) fn file_synced(&mut self, object: ObjectId, file: FileId, began: u64) {
         self.tree.file_synced(file, began);
         let now = self.tree.start_sync();
@@ -157,7 +157,7 @@ impl Above {
         if !std::mem::replace(&mut attached.anchored, true) && self.tree.links(file) > 0 {
             match attached.entry.and_then(|entry| self.tree.directory_by(entry)) {
                 Some(directory) => attached.noted.insert(directory),
-                // It has no path: whatever names it is made durable with all the rest.
+                // It has no path: everything is made durable with it, whatever names it.
                 None => return self.tree.all_synced(),
             };
         }

@@ -1,4 +1,4 @@
-//! Many seeds on all cores, with progress; stops at the first failure or goes on.
+//! Runs many seeds on all cores, and shows progress. It stops at the first failure, or goes on.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -17,8 +17,8 @@ pub struct CampaignFindings {
     pub failures: Vec<Failure>,
 }
 
-/// Runs all `seeds`, on `threads` threads; ends early after `most_failures`. `progress` is told
-/// after each run, from any thread, how many are done, and of the failure if it was one.
+/// Runs all `seeds`, on `threads` threads. Ends early after `most_failures`. After each run it calls `progress`, from
+/// any thread, with the number done and the failure if there was one.
 pub fn run_seeds(
     seeds: Range<u64>,
     options: &Options,
@@ -57,7 +57,7 @@ pub fn run_seeds(
     findings
 }
 
-/// A run whose panics, the engine's failed assertions, are failures like any other.
+/// Runs a seed. A panic, such as the engine's failed assertion, is a failure like any other.
 ///
 /// # Errors
 /// The first broken promise.
@@ -70,7 +70,7 @@ thread_local! {
     static WHERE: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
 }
 
-/// Keeps panics, which are findings here, from being printed in between; their place is shown with the seed.
+/// Hides panics, which are findings here: their place is shown with the seed.
 pub fn quiet_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
@@ -78,7 +78,7 @@ pub fn quiet_panics() {
     }));
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().cloned();
     let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()));

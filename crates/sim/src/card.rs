@@ -1,17 +1,17 @@
-//! A modelled flash card below the engine: its translation layer sees every write and every trim, and what it has to
-//! copy to clean its blocks makes the writes wait.
+//! A modelled flash card below the engine. Its translation layer sees every write and every trim. Writes wait while
+//! it copies pages to clean its blocks.
 //!
-//! The card is as small as the pool, and slower as well ([`OnCard::SLOWER`]): what counts is the share that is spare, and
-//! how the log is written. Reads take no time from writes: cards of this kind read and write at once, and the published
-//! figures that the model stands for are of writes alone.
+//! The card is as small as the pool, and slower as well ([`OnCard::SLOWER`]). What counts is the spare share, and how
+//! the log is written. Reads do not slow writes down: cards of this kind read and write at once, and the published
+//! figures behind the model are of writes alone.
 //!
-//! Invariant: before the first write of the pool's every page that the card exports was written once: nothing is
-//! gained from a card that is new.
+//! Invariant: before the pool's first write, every page that the card exports was written once. So no run gains from
+//! a new card.
 
 use headpond_base::{BLOCK_U64, Nanos};
 use headpond_models::flash::{Cost, Model, Translation};
 
-/// Pages of an erase block: a quarter of the segments that the simulated pools have.
+/// Pages of an erase block: a quarter of a segment of the simulated pools.
 const PAGES_PER_BLOCK: u32 = 64;
 /// From a write's end on the bus to its answer.
 const LATENCY: Nanos = Nanos(50_000);
@@ -21,13 +21,13 @@ const LATENCY: Nanos = Nanos(50_000);
 pub struct OnCard {
     /// The card.
     pub model: Model,
-    /// The share of what the card exports that the pool lies on, from more than 0 to 1.
+    /// The share of the card's exported pages under the pool, more than 0 and up to 1.
     pub share: f64,
 }
 
 impl OnCard {
-    /// So many times slower than the real card is the modelled one. A pool of 64 MiB is then written over in 3 s, and
-    /// not in less time than destage needs to notice.
+    /// How many times slower than the real card the model is. A pool of 64 MiB is then overwritten in 3 s. Otherwise
+    /// that would take less time than destage needs to notice.
     pub const SLOWER: f64 = 40.0;
 }
 
@@ -45,7 +45,7 @@ impl ModelledCard {
     pub(crate) fn new(on: OnCard, pool: u64) -> Self {
         let pages = ((pool / BLOCK_U64) as f64 / on.share) as u32;
         let mut translation = Translation::new(pages, on.model.spare, PAGES_PER_BLOCK);
-        // The rest of the card is trimmed: nobody uses it.
+        // The rest of the card is trimmed: it is unused.
         (0..pages).for_each(|page| _ = translation.write(page));
         ((pool / BLOCK_U64) as u32..pages).for_each(|page| translation.trim(page));
         Self { model: on.model, translation, free_at: Nanos(0), written: 0, programs: 0 }
@@ -55,7 +55,7 @@ impl ModelledCard {
         (offset / BLOCK_U64) as u32..((offset + len) / BLOCK_U64) as u32
     }
 
-    /// Writes, and says when it is done.
+    /// Writes, and returns when the write is done.
     pub(crate) fn write(&mut self, now: Nanos, offset: u64, len: u64) -> Nanos {
         let pages = Self::pages(offset, len);
         let written = u64::from(pages.end - pages.start);
@@ -70,7 +70,7 @@ impl ModelledCard {
         Self::pages(offset, len).for_each(|page| self.translation.trim(page));
     }
 
-    /// Pages that it wrote for each that it was given.
+    /// Pages that the card wrote for each page that it got.
     pub(crate) fn amplification(&self) -> f64 {
         self.programs as f64 / self.written.max(1) as f64
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// The control: the same card, written to at random without a log in between, is as slow as its raw figures.
+    /// The control: the same card, written at random without a log in between, is as slow as its raw figures.
     #[test]
     fn written_at_random_a_full_card_is_as_slow_as_without_headpond() {
         const PAGE: u64 = 16 << 10;

@@ -1,4 +1,4 @@
-//! The contents that a file may have while changes of it are under way, and how they come about.
+//! The contents that a file may have while changes are under way, and how they come about.
 //!
 //! A change is in a configuration wholly or not at all, a range of zeros of any length like a write.
 
@@ -33,7 +33,7 @@ pub(crate) enum Event {
     Acknowledged(MutationId),
     /// A failed change turned out not to be there.
     Absent(MutationId),
-    /// The file was found to hold this, after a change failed at the origin and may be there in part.
+    /// A look found this content, after a change failed at the origin and may be there in part.
     Found(FileId, u32),
     /// Others put this there past the mount, for good.
     Replaced(FileId, u32),
@@ -78,7 +78,7 @@ pub(crate) fn step(
     }
 }
 
-/// Adds every configuration that comes from another by one more change that is under way.
+/// Adds every configuration that results from another and one more change under way.
 fn close_over(configurations: &mut Vec<Configuration>, open: &[MutationId], mutations: &[Mutation]) {
     let mut index = 0;
     while index < configurations.len() {
@@ -113,7 +113,7 @@ fn merge(configurations: &mut Vec<Configuration>) {
     *configurations = merged;
 }
 
-/// Equal but for the time, which says less than the bytes.
+/// Equal except for the time, which says less than the bytes.
 fn same(a: &Rc<Content>, b: &Rc<Content>) -> bool {
     Rc::ptr_eq(a, b) || a.size == b.size && a.pieces(0, u64::MAX) == b.pieces(0, u64::MAX)
 }

@@ -1,9 +1,9 @@
-//! What a file holds, as the model sees it: byte ranges with the write that they came from.
+//! A file's content, as the model sees it: byte ranges, each with the write that it came from.
 //!
-//! Every write has its own number, and every byte it writes is a function of that number and
-//! of its position. So any eight bytes found anywhere tell who wrote them, and where, by 512 bytes at least: an old, a
-//! foreign or a misplaced byte is never taken for the right one. But for zeros, which some writers write in whole runs of
-//! blocks: those are the same whoever wrote them, and never the bytes of one who writes something else there.
+//! Every write has its own number, and every byte of it is a function of that number and of the position. So 512
+//! bytes anywhere, and often eight, tell their writer and their place: an old, foreign or misplaced byte never passes
+//! for the right one. Zeros are the exception: some writers write them in whole runs of blocks. They are the same for
+//! every writer, but never the bytes of a writer that writes other bytes there.
 
 use headpond_base::{Buf, BufMut};
 
@@ -14,34 +14,36 @@ use crate::rng::mix;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct WriterId(pub(crate) u32);
 
-/// Words of which one writer's may be the same, with little else to tell: 512 bytes, the unit of packed records.
+/// Words in a row that one writer may write alike: 512 bytes, the unit of packed records.
 const ALIKE: u64 = 64;
 
-/// Words of a run that some writers write zeros in, or not: 64 KiB, the largest packed record.
+/// Words in a row that some writers write as zeros, or not: 64 KiB, the largest packed record.
 const ZEROS_ALIKE: u64 = 8192;
 
-/// Whether `writer` writes zeros at word `index` of a file. The first writers, of the shortest histories, do so nowhere.
+/// Whether `writer` writes zeros at word `index` of a file. The first writers, those of the shortest histories, never
+/// do.
 const fn is_blank(writer: WriterId, index: u64) -> bool {
     let some = writer.0 > 8 && writer.0 % 8 == 5;
     some && !(index / ZEROS_ALIKE + writer.0 as u64 / 8).is_multiple_of(3)
 }
 
-/// Turned in words that are not hashed, so that none is a small number.
+/// Flips bits in words that are not hashed, so that none is a small number.
 const COUNTED: u64 = 0x5aa5_c33c_5aa5_c33c;
 
-/// Between neighbouring words that look like noise: the golden ratio's 64 bits, of which all sums differ in most bits.
+/// The step between neighbouring words that look like noise: the golden ratio's 64 bits. All its sums differ in most
+/// bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What the words of one run of `ALIKE` are. Of some writers every second one's bytes can be made smaller; after those come
 /// as many of whose bytes next to nothing is left, so that records are packed in all sizes.
 ///
-/// Told by the run so that a run is written or compared in one short loop: these loops are where
-/// the simulator's time goes, over every byte that is written, and that is read after a crash.
+/// A run is written or compared in one short loop. The simulator spends its time in these loops, over every byte
+/// written, and every byte read after a crash.
 #[derive(Clone, Copy)]
 enum Run {
     /// All the same.
     Same(u64),
-    /// The word's index with these bits turned.
+    /// The word's index, with these bits flipped.
     Counted(u64),
     /// Steps of [`STEP`] from here on, of which no byte is like those of its neighbours.
     Stepped(u64),
@@ -96,8 +98,8 @@ impl Run {
     }
 }
 
-/// Parts of `len` bytes from `offset` on, none of which leaves a run: whole words, or bytes of one word. Where each starts, and
-/// how long it is.
+/// Cuts `len` bytes from `offset` on into parts within one run: whole words, or bytes of one word. Returns each
+/// part's start and length.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize)> {
     let end = offset + len as u64;
     let mut at = offset;
@@ -142,12 +144,12 @@ pub(crate) fn is_from(writer: Option<WriterId>, offset: u64, bytes: &[u8]) -> bo
     first_difference(writer, offset, bytes).is_none()
 }
 
-/// Where what was found of `from..to` first differs from what `writer` has there.
+/// Where the found bytes of `from..to` first differ from those of `writer`.
 fn found_difference(writer: Option<WriterId>, from: u64, to: u64, found: &Found) -> Option<u64> {
     found.parts(from, to).find_map(|(at, bytes)| first_difference(writer, at, bytes))
 }
 
-/// Whether what was found of `from..to` is what `writer` (or zeros, for `None`) has there.
+/// Whether the found bytes of `from..to` are those of `writer` (or zeros, for `None`).
 pub(crate) fn is_found_from(writer: Option<WriterId>, from: u64, to: u64, found: &Found) -> bool {
     found_difference(writer, from, to, found).is_none()
 }
@@ -176,7 +178,7 @@ pub(crate) enum ContentChange {
 }
 
 impl ContentChange {
-    /// The ranges that several writes as one have; nothing for other changes.
+    /// The ranges of several writes as one. Empty for other changes.
     pub(crate) fn places(&self) -> Vec<(u64, u64)> {
         let Self::Together { offset, len, stride, count, .. } = *self else { return Vec::new() };
         (0..count).map(|at| (offset + at * stride, offset + at * stride + len)).collect()
@@ -305,7 +307,7 @@ impl Content {
         cuts.windows(2).filter_map(differs).collect()
     }
 
-    /// Who wrote the byte at `at`; zeros are nobody's.
+    /// The writer of the byte at `at`. None for zeros.
     pub(crate) fn writer_at(&self, at: u64) -> Option<WriterId> {
         let first = self.extents.partition_point(|extent| extent.end <= at);
         self.extents.get(first).filter(|extent| extent.start <= at).map(|extent| extent.writer)
@@ -323,7 +325,7 @@ impl Content {
         }
     }
 
-    /// Whether something else than zeros was written there. Of zeros nothing tells who wrote them, or whether anything did.
+    /// Whether anything but zeros was written there. Zeros do not tell their writer, or whether there was one.
     pub(crate) fn has_data(&self, start: u64, end: u64) -> bool {
         let shown = |from: u64, to: u64, writer: WriterId| {
             (from / 8 / ZEROS_ALIKE..=(to - 1) / 8 / ZEROS_ALIKE).any(|run| !is_blank(writer, run * ZEROS_ALIKE))
@@ -332,12 +334,12 @@ impl Content {
             && self.pieces(start, end).iter().any(|(from, to, writer)| writer.is_some_and(|by| shown(*from, *to, by)))
     }
 
-    /// Where `found`, read at `offset`, first differs; a wrong length counts as a difference at
-    /// the place where one of the two ends.
+    /// Where `found`, read at `offset`, first differs. A wrong length counts as a difference at the end of the
+    /// shorter one.
     pub(crate) fn difference(&self, offset: u64, len: u64, found: &Found) -> Option<u64> {
         let end = self.size.min(offset + len).max(offset);
         let common = (end - offset).min(found.len());
-        // The ends of runs first: most candidates that do not match are told by them.
+        // The ends of runs first: they exclude most candidates.
         let pieces = self.pieces(offset, offset + common);
         for &(from, to, writer) in &pieces {
             if let Some(at) = found_difference(writer, from, to.min(from + 16), found) {

@@ -1,4 +1,4 @@
-//! What the simulator drives: the real engine, or in the simulator's own tests a trivial one.
+//! What the simulator drives: the real engine, or a trivial one in the simulator's own tests.
 
 use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
 use headpond_engine::{
@@ -14,15 +14,17 @@ pub(crate) trait Core {
     fn complete(&mut self, ticket: Ticket, outcome: Outcome);
     fn take_effects(&mut self, out: &mut Vec<Effect>);
     fn next_wake(&self) -> Option<Nanos>;
-    /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged, bytes saved by packing.
+    /// The engine's part of a run's summary: dirty blocks, segments reclaimed, checkpoints, blocks destaged, bytes
+    /// saved by packing.
     fn figures(&self) -> [u64; 5];
-    /// Writes that it sends past the pool as part of a stream, decided as each is taken; `None` while requests wait.
+    /// Writes that it sends past the pool as part of a stream, decided when it takes each. `None` while requests
+    /// wait.
     fn sequential_writes(&self) -> Option<u64>;
     /// The last host batch that it says is durable.
     fn durable_host_batch(&self) -> u64;
-    /// Everything that it counts: for people.
+    /// All its counters, as text.
     fn told(&self) -> String;
-    /// The requests under way, with what each waits for: for people.
+    /// The requests under way, with what each waits for, as text.
     fn waiting(&self) -> String;
 }
 
@@ -32,15 +34,15 @@ pub(crate) struct Known {
     pub(crate) object: ObjectId,
     pub(crate) identity: Identity,
     pub(crate) dirty: bool,
-    /// It has dirty data, and the status change time of its file tells a change by others.
+    /// It has dirty data, and its file's status change time shows a change by others.
     pub(crate) tells: bool,
-    /// The status change time of its file when it was left; `None` if what the origin says of the file counts anyway.
+    /// Its file's status change time when headpond left it. `None` if the origin's state of the file counts anyway.
     pub(crate) left_ctime: Option<i64>,
-    /// All that recovery says of it, to compare one recovery with another.
+    /// Everything that recovery says about it, to compare two recoveries.
     pub(crate) told: String,
 }
 
-/// A pool that was read, and is not in use yet.
+/// A pool that was read, and is not yet in use.
 pub(crate) trait Restored {
     fn objects(&self) -> Vec<Known>;
     fn reconcile(&mut self, object: ObjectId, found: Option<&OpenObject>) -> Verdict;
@@ -53,7 +55,7 @@ pub(crate) trait Restored {
     fn clean_stop(&self) -> bool;
     /// The last host batch that counts.
     fn last_host_batch(&self) -> u64;
-    /// Host batches that are on flash, and one before them is not.
+    /// Host batches on flash after a missing one.
     fn beyond_gap(&self) -> u64;
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core>;
 }

@@ -1,4 +1,4 @@
-//! The end of a daemon, by its own will or not, and the start of the next one.
+//! The end of a daemon, in order or not, and the start of the next one.
 
 use headpond_base::{Buf, CacheMode, Errno};
 use headpond_engine::{FlashRead, Request, Verdict};
@@ -32,18 +32,18 @@ impl FlashRead for Reader<'_> {
     }
 }
 
-/// What others did to the origin while the product was away.
+/// A change by others to the origin while headpond was away.
 struct Outside {
     file: FileId,
-    /// What the file holds now; `None` if it is gone.
+    /// The file's present content. `None` if the file is gone.
     content: Option<Content>,
 }
 
 impl Sim<'_> {
-    /// The daemon is killed, or the power fails; then everything starts again and is checked.
+    /// Kills the daemon, or cuts the power; then starts everything again and checks it.
     pub(crate) fn crash(&mut self, rng: &mut Rng) -> Result<(), String> {
         let mut kept_origin = self.fall(rng)?;
-        // Again while recovery or the first checkpoint runs.
+        // Again during recovery or the first checkpoint.
         while rng.chance(300) {
             if self.over {
                 return Ok(());
@@ -58,15 +58,15 @@ impl Sim<'_> {
             && let Some(outside) = self.meddle_unseen(rng)?
         {
             self.begin(Some(&outside))?;
-            // What every file has after this is not worked out here.
+            // What every file has after this is not computed here.
             self.over = true;
             return Ok(());
         }
         self.restart(kept_origin)
     }
 
-    /// After a crash others change a file of which the pool has dirty data, and put its size and time back; one of which
-    /// the log says that its status change time tells.
+    /// After a crash others change a file with dirty data in the pool, and put its size and time back. They take a
+    /// file for which the log says that its status change time shows this.
     fn meddle_unseen(&mut self, rng: &mut Rng) -> Result<Option<Outside>, String> {
         if self.damaged || self.world.disowned || self.over {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Sim<'_> {
         self.world.trace(|| format!("meddle unseen with {file:?} by {writer:?}"));
         let mut content = Content::default();
         content.apply(&crate::content::ContentChange::Write { offset: 0, len: left.size, writer }, 0);
-        // Without space it is a change of the owner alone.
+        // Without space only the owner changes.
         if left.size == 0
             || self.world.origin.change(file, OriginChange::Write { offset: 0, data: vec![content.bytes()] }).is_err()
         {
@@ -103,7 +103,7 @@ impl Sim<'_> {
         Ok(Some(Outside { file, content: Some(content) }))
     }
 
-    /// Whatever runs is gone. Answers whether the origin's host still stands.
+    /// Everything that runs ends. Returns whether the origin's host still stands.
     fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
         let power = rng.chance(self.scenario.power_cuts);
         let origin_falls = power && rng.chance(self.scenario.origin_falls);
@@ -144,7 +144,7 @@ impl Sim<'_> {
         self.boots += u64::from(origin_falls);
         self.requests.clear();
         self.status_changes.clear();
-        // After a crash it is another one that counts, where answers were not durable.
+        // After a crash another time counts, if answers were not durable.
         self.seen_ctimes.clear();
         self.kept.clear();
         for door in self.doors.values_mut() {
@@ -164,17 +164,17 @@ impl Sim<'_> {
         self.observe(kept_origin)
     }
 
-    /// As a mount does before anybody can use it: what this start has found and decided is durable from here on, with the
-    /// engine's first checkpoint.
+    /// Does what a mount does before it serves: the engine's first checkpoint makes durable what this start has found
+    /// and decided.
     fn settle_start(&mut self) -> Result<(), String> {
         self.ask(Asked::Settled, Request::SyncAll)?;
         self.drain()?;
-        // On flash that fails meanwhile it is not, and the next start finds the same again.
+        // If the flash fails meanwhile it is not durable, and the next start finds the same again.
         self.settled_boots = (self.world.injected.flash_write == 0).then_some(self.boots);
         Ok(())
     }
 
-    /// A clean stop, perhaps something that happens to the origin, and a new start.
+    /// A stop in order, perhaps a change of the origin, and a new start.
     pub(crate) fn stop_and_restart(&mut self, rng: &mut Rng) -> Result<(), String> {
         if rng.chance(500) {
             self.flush()?;
@@ -183,7 +183,7 @@ impl Sim<'_> {
         self.stop()?;
         self.drain()?;
         self.summary.stops += 1;
-        // What was promised holds whatever happens to the machine now.
+        // The promises hold whatever happens to the machine now.
         let cut = rng.chance(500).then_some(Cut::Random);
         let origin_falls = cut.is_some() && rng.chance(500);
         let seen = std::mem::take(&mut self.seen_ctimes);
@@ -199,7 +199,7 @@ impl Sim<'_> {
         let mut kept_origin = !origin_falls;
         self.kept_over = None;
         self.begin(outside.as_ref())?;
-        // Killed before what was decided is durable: it is asked again, and decided anew.
+        // Killed before the decisions are durable: the next start asks and decides again.
         while outside.is_some() && !self.over && rng.chance(300) {
             for _ in 0..rng.below_one_of(&[3, 30]) {
                 self.step()?;
@@ -239,7 +239,7 @@ impl Sim<'_> {
                 return Some(Outside { file, content: None });
             }
             1 => {
-                // The same size: only times tell, perhaps only the one that nobody can put back.
+                // The same size: only times tell, perhaps only the one that no program can set.
                 let size = left.size;
                 content.apply(&crate::content::ContentChange::Write { offset: 0, len: size, writer }, 0);
             }
@@ -257,7 +257,7 @@ impl Sim<'_> {
             .change(file, OriginChange::Write { offset: 0, data: vec![content.bytes()] })
             .is_err()
         {
-            // No space: he has made it empty, then.
+            // There was no space, so the change makes the file empty.
             self.world.origin.change(file, OriginChange::Resize { size: 0 }).ok()?;
             content = Content::default();
         }
@@ -270,16 +270,16 @@ impl Sim<'_> {
 
     /// Recovers, reconciles and starts an engine.
     fn begin(&mut self, outside: Option<&Outside>) -> Result<(), String> {
-        // As a mount does before it forgets files that are gone: the directory is as it is for good.
+        // As a mount does before it forgets files that are gone: the directory is durable.
         self.world.origin.sync_directory();
         if std::mem::take(&mut self.world.disowned) {
-            // The operator's answer to the refusal: a fresh pool. What only the old one had is gone.
+            // The operator answers the refusal with a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
             self.world.flash = SimFlash::new(self.scenario.geometry.pool_bytes);
             self.world.flash.set_geometry(self.scenario.geometry, self.scenario.devices);
             self.format();
             self.damaged = true;
-            // What every file has lost with it is not known here: the run ends once it has begun.
+            // What each file lost with it is not known here, so the run ends after this start.
             self.over = true;
         }
         let Some(mut restored) = self.recover()? else {
@@ -288,8 +288,7 @@ impl Sim<'_> {
         };
         self.summary.gaps += u64::from(restored.beyond_gap() > 0);
         if !restored.clean_stop() {
-            // As control does: what was written there directly, and is unknown to the pool, is
-            // nobody's to sync later.
+            // As control does: no later sync covers direct writes that the pool does not know.
             self.world.origin.sync_all();
         }
         let mut boot = [1; 16];
@@ -318,7 +317,8 @@ impl Sim<'_> {
                         known.told
                     ));
                 }
-                // A power cut of the origin takes times back, and without birth times its numbers go to other files unseen.
+                // A power cut of the origin takes times back, and without birth times its numbers silently go to
+                // other files.
                 (_, Verdict::Dropped)
                     if self.settled_boots == Some(self.boots)
                         && self.scenario.births
@@ -363,7 +363,7 @@ impl Sim<'_> {
         self.world.pump()
     }
 
-    /// Reads the pool. Now and then it does so twice: recovery changes nothing and finds the same each time.
+    /// Reads the pool, now and then twice: recovery changes nothing and finds the same each time.
     fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
         let bytes = self.world.flash.bytes();
         let mutation = self.options.mutation;
@@ -394,7 +394,8 @@ impl Sim<'_> {
                 return Err(format!("two recoveries of one pool differ: {first:?} and {second:?}"));
             }
         }
-        // What the note beside the origin may have said by then: else a pool as a crash left it is taken for an older image.
+        // The note beside the origin may say this much by then. Otherwise a pool after a crash would pass for an
+        // older image.
         let (durable, found) = (self.durable_host_batch, first.last_host_batch());
         if found < durable && !self.damaged {
             return Err(format!("host batch {durable} was durable, and the log ends at {found}"));
@@ -419,7 +420,7 @@ impl Sim<'_> {
         verdict: &Verdict,
     ) -> Result<(), String> {
         match (verdict, known.dirty) {
-            // Decided at a start that was killed later than that.
+            // Decided at a start that was killed after it.
             (Verdict::Kept, true) if self.kept_over == Some(outside.file) => Ok(()),
             (Verdict::Conflict(_), true) => {
                 self.summary.conflicts += 1;
@@ -436,8 +437,8 @@ impl Sim<'_> {
                 }
                 Ok(())
             }
-            // An object of a file that was going, whose inode number this one has now: without birth
-            // times neither the engine nor this check can tell them apart otherwise.
+            // The object of a file that was going, and whose inode number this file has now. Without birth times
+            // neither the engine nor this check can tell them apart.
             (Verdict::Forgotten, true) if !self.scenario.births => Ok(()),
             (_, true) => Err(format!(
                 "{:?} was changed from outside, has dirty data, and the verdict is {verdict:?}",

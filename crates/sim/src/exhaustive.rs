@@ -1,14 +1,13 @@
-//! Every short history: all sequences of up to four operations on an object of four blocks, with
-//! the power cut after every single thing that a device completes, in every way that matters.
+//! Every short history: all sequences of up to four operations on an object of four blocks. After every single
+//! completion of a device the power is cut, in every way that matters.
 //!
-//! What is pruned, and why nothing is missed by it:
-//! - Cuts come only after the last operation was asked. Those before belong to the shorter
-//!   sequence, which runs in exactly the same way (one seed, one schedule).
-//! - Of the unsynced writes at a cut all are dropped, all kept, only the youngest kept (reordered
-//!   before all others), the youngest torn after its first sector, or its first or its last sector missing.
-//!   With one unsynced write the third is the second; with none there is one case. Other subsets and
-//!   tears are the random runs' business: recovery looks at whole batches, so one that is torn
-//!   anywhere is as good as one that is torn here.
+//! What is left out, and why that misses nothing:
+//! - Cuts come only after the last operation was asked. Earlier cuts belong to the shorter sequence, which runs in
+//!   exactly the same way (one seed, one schedule).
+//! - Of the unsynced writes at a cut all are dropped, all kept, only the youngest kept (reordered before all others),
+//!   the youngest torn after its first sector, or its first or its last sector missing. With one unsynced write the
+//!   third is the second; with none there is one case. Other subsets and tears are the random runs' business: recovery
+//!   looks at whole batches, so a batch torn anywhere else is no different.
 //! - One request at a time, one order of completions. Other orders are the random runs' business.
 
 use std::sync::Mutex;
@@ -35,7 +34,7 @@ enum Step {
     WriteMiddle,
     /// From the middle of block 0 to the middle of block 1.
     WriteAcross,
-    /// The last block, durable when it is answered.
+    /// The last block, durable at its answer.
     WriteDurable,
     Sync,
     /// To one block and a half.
@@ -62,7 +61,7 @@ const STEPS: [Step; 9] = [
 const CUTS: [Cut; 6] =
     [Cut::DropAll, Cut::KeepAll, Cut::OnlyLast, Cut::TearLastFront, Cut::TearLastBack, Cut::TearLastEnd];
 
-/// Runs all sequences of up to `depth` operations. `progress` gets how many are done, and of how many.
+/// Runs all sequences of up to `depth` operations. `progress` gets the number done and the number of all.
 ///
 /// # Errors
 /// The first broken promise.
@@ -109,7 +108,7 @@ pub fn run_exhaustive(
     }
 }
 
-/// Runs one sequence again and prints each event, those of the worlds after each cut included.
+/// Runs one sequence again and prints each event, also those of the worlds after each cut.
 ///
 /// # Errors
 /// The first broken promise.
@@ -173,7 +172,7 @@ fn run_sequence(steps: &[Step], mutation: Option<Mutation>, verbose: bool) -> Re
     for step in before {
         sim.take(*step, file)?;
         sim.drain()?;
-        // Some of what comes by itself may happen now, some later.
+        // Some background work may happen now, some later.
         for _ in 0..4 {
             sim.step()?;
         }
@@ -264,7 +263,7 @@ impl Sim<'_> {
         }
     }
 
-    /// The same world without its daemon: what is left when the power goes now.
+    /// The same world without its daemon: what is left if the power goes now.
     fn fork(&self) -> Self {
         Self {
             world: self.world.fork(),

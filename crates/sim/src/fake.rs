@@ -1,6 +1,5 @@
-//! A trivial engine for the simulator's own tests: it passes everything on to the origin, one
-//! request after the other, and keeps nothing on flash. With planted bugs it shows that the
-//! checker would notice.
+//! A trivial engine for the simulator's own tests. It passes everything on to the origin, one request after the
+//! other, and keeps nothing on flash. Its planted bugs show that the checker would notice.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,13 +18,13 @@ pub(crate) enum Bug {
     None,
     /// A sync is answered at once.
     SkipSync,
-    /// Every 20th read is answered with bytes of another place.
+    /// Every 20th read gets bytes of another place.
     Misplaced,
-    /// Writes are written in two halves, and reads may come in between.
+    /// Writes go out in two halves, and reads may come in between.
     Torn,
-    /// Every 20th write is answered and forgotten.
+    /// Every 20th write is answered and dropped.
     LostWrite,
-    /// Nothing is ever answered after a while.
+    /// After a while no request gets an answer.
     Stuck,
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct Fake {
     objects: BTreeMap<ObjectId, Object>,
     by_identity: BTreeMap<(u64, UnixNanos), ObjectId>,
     queue: VecDeque<(RequestId, Request)>,
-    /// Effects of the running request that are still to be asked for.
+    /// Effects of the running request that it has still to ask for.
     todo: VecDeque<Effect>,
     running: Option<(RequestId, Request, Ticket)>,
     effects: Vec<Effect>,
@@ -81,7 +80,7 @@ impl Fake {
         self.objects.get(&object).map_or(0, |known| known.attributes.size)
     }
 
-    /// What the request asks of the origin.
+    /// The effects on the origin that a request needs.
     fn plan(&mut self, request: &Request) -> Vec<Effect> {
         let syncs = |fake: &mut Self| {
             if fake.bug == Bug::SkipSync {
@@ -375,7 +374,7 @@ mod tests {
                 let mut scenario = Scenario::new(seed, &options);
                 scenario.config.mode = mode;
                 scenario.fixed_mode();
-                // It knows no way to learn a file's size after a failure.
+                // It cannot learn a file's size after a failure.
                 scenario.quota_blocks = None;
                 scenario.faults = Faults { slow: 20, stuck: 3, ..Faults::default() };
                 crate::run::run_scenario(seed, scenario, &options, &FakeMaker(bug))

@@ -1,15 +1,15 @@
-//! Simulated flash with a volatile cache of its own: one device, or several that hold the pool's segments in turn, and are
-//! one member to the pool.
+//! Simulated flash with a volatile cache of its own. It is one device, or several that hold the pool's segments in
+//! turn and are one member of the pool.
 //!
 //! Keeps true:
-//! - Reads see *live* bytes: every write that was completed. A power cut leaves *durable* bytes.
-//! - A sync of a device makes durable its writes that were completed when it was issued, and no other.
-//! - At a power cut each write that is not durable, completed or in flight, is on its own kept,
-//!   dropped, or torn into any subset of its 512-byte sectors, and they land in any order.
-//! - A failed sync may have lost any of the writes that it was for, and does not say which: a
-//!   second sync that succeeds says nothing about them.
-//! - The engine must not have two writes to one place, or a read and a write, in flight at once:
-//!   real devices promise nothing there, so this one reports it as a bug.
+//! - Reads see *live* bytes: every completed write. A power cut leaves *durable* bytes.
+//! - A sync of a device makes those of its writes durable that were complete when it was issued, and no others.
+//! - At a power cut each write that is not durable, completed or in flight, is by itself kept, dropped, or torn into
+//!   any subset of its 512-byte sectors. They land in any order.
+//! - A failed sync may have lost any of the writes that it was for, and does not say which. A second sync that
+//!   succeeds says nothing about them.
+//! - The engine must not have two writes to one place in flight at once, or a read and a write. Real devices promise
+//!   nothing there, so this one reports a bug.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use headpond_format::{Geometry, decode_segment_head};
 use crate::pages::Pages;
 use crate::rng::Rng;
 
-/// What a device writes whole or not at all.
+/// The unit that a device writes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 
-/// What becomes of a write when it completes.
+/// The fate of a write at its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteFate {
     /// It is done.
@@ -41,7 +41,7 @@ struct Write {
     device: usize,
     offset: u64,
     data: Buf,
-    /// Which sectors count, `None` for all: a failed write is there in part.
+    /// The sectors that count, `None` for all. A failed write is there in part.
     sectors: Option<Vec<bool>>,
 }
 
@@ -50,7 +50,7 @@ struct Write {
 pub(crate) struct SimFlash {
     live: Pages,
     durable: Pages,
-    /// Completed and not durable, in the order of completion.
+    /// Completed but not durable, in the order of completion.
     unsynced: Vec<Write>,
     in_flight: BTreeMap<u64, (u64, Buf)>,
     reads: BTreeMap<u64, (u64, u64)>,
@@ -59,7 +59,7 @@ pub(crate) struct SimFlash {
     completed: u64,
     geometry: Option<Geometry>,
     devices: usize,
-    /// What each segment holds, as told by the last head that was written to it.
+    /// The stream of each segment, from the last head that was written to it.
     streams: Vec<Option<Stream>>,
     /// Segments that were opened.
     opened: u64,
@@ -83,7 +83,7 @@ impl SimFlash {
         }
     }
 
-    /// Tells how the pool is divided, so that faults can be aimed at clean data only, and on how many devices it lies.
+    /// Tells how the pool is divided, so that faults can hit clean data only, and on how many devices it lies.
     pub(crate) fn set_geometry(&mut self, geometry: Geometry, devices: usize) {
         self.geometry = Some(geometry);
         self.devices = devices;
@@ -95,7 +95,7 @@ impl SimFlash {
         self.devices
     }
 
-    /// The device of a place: that of its segment, or the first for what comes before the segments.
+    /// The device of a place: that of its segment, or the first device before the segments.
     pub(crate) fn device_of(&self, offset: u64) -> usize {
         let inside = self.geometry.and_then(|geometry| {
             let inside = offset.checked_sub(geometry.segments_start)?;
@@ -266,8 +266,8 @@ impl SimFlash {
         self.forget_requests();
     }
 
-    /// The daemon dies and the device goes on: what was in flight may or may not have reached
-    /// it, also in part, and nothing that was completed is lost.
+    /// The daemon dies and the device goes on. What was in flight may have reached the device, or a part of it, or
+    /// not. Nothing completed is lost.
     pub(crate) fn daemon_killed(&mut self, rng: &mut Rng) {
         let mut tickets: Vec<_> = self.in_flight.keys().copied().collect();
         rng.shuffle(&mut tickets);
@@ -302,8 +302,8 @@ impl SimFlash {
         }
     }
 
-    /// What is on its way to a segment's start counts already: faults must not take the place of a
-    /// segment's new life for that of its old one.
+    /// A head on its way to a segment's start counts already: faults must not take a segment's new life for its old
+    /// one.
     fn notice_head_in(&mut self, offset: u64, data: &[u8]) {
         let Some(geometry) = self.geometry else { return };
         let Some(inside) = offset.checked_sub(geometry.segments_start) else { return };
@@ -322,8 +322,8 @@ impl SimFlash {
         *self.streams.get(segment as usize)?
     }
 
-    /// Whether only clean data lives at `offset`: a segment of the hot or the cold stream, but
-    /// for its head block, which still tells the segment's earlier life when it is lost.
+    /// Whether only clean data lies at `offset`: in a segment of the hot or the cold stream, but not in its head block.
+    /// If the head is lost, that block still tells the segment's earlier life.
     pub(crate) fn is_clean_place(&self, offset: u64, len: usize) -> bool {
         let Some(geometry) = self.geometry else { return false };
         let at_head =
@@ -346,7 +346,7 @@ impl SimFlash {
         })
     }
 
-    /// One bit changes. With `clean_only` in a segment that holds only clean data, if there is any.
+    /// Flips one bit. With `clean_only`, in a segment with clean data only, if there is one.
     pub(crate) fn rot(&mut self, clean_only: bool, rng: &mut Rng) -> Option<u64> {
         let start = self.geometry.map_or(0, |geometry| geometry.segments_start);
         let place = (0..64).find_map(|_| {
@@ -360,7 +360,7 @@ impl SimFlash {
     }
 }
 
-/// What is kept of what was not durable.
+/// What a power cut keeps of the data that was not durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cut {
     /// Each write on its own: kept, dropped or torn.
@@ -395,7 +395,7 @@ fn apply(pages: &mut Pages, offset: u64, data: &Buf, sectors: Option<&[bool]>) {
 fn some_sectors(len: usize, rng: &mut Rng) -> Vec<bool> {
     let sectors = len / SECTOR;
     match rng.below(3) {
-        // Cut off at some sector, from the front or from the back: how devices usually tear.
+        // Cut off at a sector, from the front or from the back: most devices tear like this.
         0 => {
             let at = rng.below(sectors as u64 + 1) as usize;
             (0..sectors).map(|sector| sector < at).collect()

@@ -1,25 +1,26 @@
-//! Bytes of a file as they were found: read through the engine, or lying at the origin. Kept in the buffers that they came in.
+//! Bytes of a file as they were found, read through the engine or at the origin. They stay in the buffers that they
+//! came in.
 
 use headpond_base::Buf;
 
-/// Bytes from a position of a file on, but for those that nobody looked at.
+/// Bytes of a file from a position on, without those that were passed over.
 #[derive(Clone, Default)]
 pub(crate) struct Found {
     start: u64,
     end: u64,
-    /// Where each begins; none is empty.
+    /// Each piece with its start. None is empty.
     pieces: Vec<(u64, Buf)>,
 }
 
 impl Found {
-    /// Pieces that lie behind each other from `start` on.
+    /// Pieces in a row from `start` on.
     pub(crate) fn at(start: u64, pieces: Vec<Buf>) -> Self {
         let mut found = Self { start, end: start, pieces: Vec::with_capacity(pieces.len()) };
         pieces.into_iter().for_each(|piece| found.push(piece));
         found
     }
 
-    /// Adds what comes next.
+    /// Adds the next piece.
     pub(crate) fn push(&mut self, piece: Buf) {
         if !piece.is_empty() {
             let at = self.end;
@@ -28,22 +29,22 @@ impl Found {
         }
     }
 
-    /// Passes over what comes before `at`: there is nothing of it.
+    /// Passes over the bytes before `at`.
     pub(crate) fn skip_to(&mut self, at: u64) {
         self.end = self.end.max(at);
     }
 
-    /// Where they end in the file.
+    /// Their end in the file.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many they are, with those that were passed over.
+    /// Their number, with those that were passed over.
     pub(crate) const fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// What there is of `from..to`, and where each part begins.
+    /// The found parts of `from..to`, each with its start.
     pub(crate) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.pieces.partition_point(|(at, piece)| at + piece.len() as u64 <= from);
         self.pieces[first..].iter().take_while(move |(at, _)| *at < to).map(move |(at, piece)| {
@@ -53,12 +54,12 @@ impl Found {
         })
     }
 
-    /// A copy of what there is of `from..to`.
+    /// A copy of the found bytes of `from..to`.
     pub(crate) fn copied(&self, from: u64, to: u64) -> Vec<u8> {
         self.parts(from, to).flat_map(|(_, bytes)| bytes).copied().collect()
     }
 
-    /// Whether both are the same memory: what is right of one is right of the other.
+    /// Whether both are the same memory, so that both are right or both are wrong.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.start == other.start
             && self.pieces.len() == other.pieces.len()

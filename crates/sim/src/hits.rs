@@ -1,7 +1,7 @@
-//! Reads of what the pool has, as many at once as are allowed, in virtual time: how many are answered depends on the
-//! flash, and on what else may answer.
+//! Reads of cached data, as many at once as are allowed, in virtual time. The number of answers depends on the flash,
+//! and on other sources of answers.
 //!
-//! Keeps true: the same load gives the same figures; all of the file is in the pool before anything is counted.
+//! Keeps true: the same load gives the same figures. The pool has all of the file before counting begins.
 
 use headpond_base::{BLOCK_U64, Nanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
@@ -9,31 +9,30 @@ use headpond_engine::{Config, Reply, Request, Stats, Treatment};
 use crate::machine::{Hardware, Machine, Parts};
 use crate::rng::Rng;
 
-/// What is asked.
+/// The load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HitLoad {
     /// The file's size in bytes.
     pub file: u64,
-    /// Reads under way.
+    /// The number of reads under way.
     pub depth: u64,
-    /// For how long.
+    /// The length of the run.
     pub time: Nanos,
-    /// Which blocks.
+    /// The seed of the blocks.
     pub seed: u64,
 }
 
-/// Reads random blocks of a file that the pool has. Answers with how many, and what the engine had counted before
-/// and after.
+/// Reads random blocks of a file that the pool has. Returns their number, and the engine's counters before and after.
 ///
 /// # Panics
-/// When a read fails: none does here.
+/// If a read fails: none does here.
 #[must_use]
 pub fn read_hits(load: HitLoad, hardware: Hardware, config: Config) -> (u64, Stats, Stats) {
     let mut machine = Machine::new(Parts::of(hardware), config);
     let object = machine.open(load.file);
     let read = |offset| Request::Read { object, offset, len: BLOCK_U64 as u32, how: Treatment::default() };
     let mut rng = Rng::new(load.seed);
-    // In no order, or it would be taken for a stream that passes by.
+    // In random order: otherwise it would count as a stream that bypasses the pool.
     while machine.stats().cached_blocks < load.file / BLOCK_U64 {
         let reply = machine.ask_and_wait(read(rng.below(load.file / BLOCK_U64) * BLOCK_U64));
         assert!(matches!(reply, Reply::Data(..)), "a read is answered with {reply:?}");

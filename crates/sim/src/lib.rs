@@ -1,12 +1,10 @@
 //! The deterministic simulator.
 //!
-//! The real engine runs on simulated flash and a simulated origin, in simulated time. One seed
-//! decides everything: the pool, the operations, when and in which order each I/O completes,
-//! what fails, and when the power goes. A model of what applications may see checks every
-//! answer, and after every crash everything that is left.
+//! The real engine runs on simulated flash and a simulated origin, in simulated time. One seed decides everything:
+//! the pool, the operations, when and in which order each I/O completes, what fails, and when the power goes. A model
+//! of what applications may see checks every answer, and after every crash everything that is left.
 //!
-//! Keeps true: the same seed and options always give the same run, on any machine. So a failure
-//! is one command to repeat.
+//! Keeps true: the same seed and options always give the same run, on any machine. So one command repeats a failure.
 
 mod above;
 mod campaign;
@@ -60,24 +58,24 @@ pub use warming::{Second, Warming, warm_up};
 
 use std::fmt;
 
-/// What happened in a run.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistorySums {
     /// Operations done.
     pub ops: u64,
-    /// Crashes, those during recovery included.
+    /// Crashes, also those during recovery.
     pub crashes: u64,
-    /// Recoveries that found a host batch on flash, and not the one before it.
+    /// Recoveries that found a host batch on flash without the one before it.
     pub gaps: u64,
-    /// Clean stops.
+    /// Stops in order.
     pub stops: u64,
     /// Times that an engine was started from a pool.
     pub recoveries: u64,
     /// Flushes that were answered and checked.
     pub flushes: u64,
-    /// Conflicts with an origin that was changed from outside.
+    /// Conflicts with an origin that others changed.
     pub conflicts: u64,
-    /// Of them, those after a crash that only the status change time tells.
+    /// Those of them that came after a crash and that only the status change time shows.
     pub unseen: u64,
     /// Objects whose clean data was dropped at a start.
     pub dropped: u64,
@@ -89,16 +87,16 @@ pub struct HistorySums {
     pub checkpoints: u64,
     /// Bytes of flash that packing saved.
     pub saved: u64,
-    /// Writes that a crash found under way, or acknowledged and not synced: each could have been torn.
+    /// Writes that a crash found under way, or acknowledged but not synced: each could have been torn.
     pub at_risk: u64,
     /// Segments that were opened.
     pub segments: u64,
-    /// Bytes that reads were answered with.
+    /// Bytes that reads returned.
     pub bytes_read: u64,
     /// Histories that ended early, because one file may have been taken for another: see "Known and not mended" in
     /// docs/fault-model.md.
     pub undecided: u64,
-    /// Things that happened in the simulated world.
+    /// Events in the simulated world.
     pub steps: u64,
     /// A hash over all of them.
     pub hash: u64,
@@ -160,7 +158,7 @@ impl fmt::Display for HistorySums {
     }
 }
 
-/// What the exhaustive cases came to.
+/// The result of the exhaustive cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cases {
     /// Sequences of operations.
@@ -185,14 +183,14 @@ impl fmt::Display for Cases {
     }
 }
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// The options.
     pub options: Options,
-    /// The operation during which it showed; `None` for the start or the end.
+    /// The operation at which it showed. `None` for the start or the end.
     pub at: Option<u32>,
     /// What was seen.
     pub what: String,

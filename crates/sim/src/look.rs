@@ -1,7 +1,7 @@
-//! Looks at files: each reads through the engine while nothing else goes on, and what it finds must be right.
+//! Looks at files: each reads through the engine while nothing else runs, and everything found must be right.
 //!
-//! A look reads where a file can have changed since the last start, and the rest of some files (`thoroughness.rs`). What looks pass
-//! over, a later one reads: a history ends with a look at everything.
+//! A look reads where a file can have changed since the last start, and the rest of some files (`thoroughness.rs`). A
+//! later look reads what this one passes over: a history ends with a look at everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::found::Found;
 use crate::origin::FileId;
 use crate::sim::Sim;
 
-/// Parts of a file, in order, of which the last one goes beyond its end; `None` is all of it.
+/// Parts of a file, in order. The last one goes beyond its end. `None` is all of it.
 type Ranges = Option<Vec<(u64, u64)>>;
 
 impl Sim<'_> {
@@ -37,7 +37,7 @@ impl Sim<'_> {
         let whole = self.damaged || self.thoroughness.all_files();
         self.observing = true;
         for &file in &names {
-            // What is there after a start is there for good: the directory was synced.
+            // What is there after a start stays: the directory was synced.
             let door = self.doors.entry(file).or_default();
             (door.anchored, door.unlinked) = (true, false);
             self.open(file, false)?;
@@ -58,8 +58,9 @@ impl Sim<'_> {
         self.observing = false;
         let moment = self.model.check_crash(&found, kept_origin)?;
         self.world.trace(|| format!("all files are as they were after event {moment}"));
-        // After damage the model would have to guess what is durable: one life is enough. So it would if the flash failed while
-        // this start was made durable: what is read now may be in its cache alone, and a loss of power takes it.
+        // After damage the model would have to guess what is durable: one life is enough. The same holds if the flash
+        // failed while this start was made durable: what a read sees now may be in the flash's cache alone, and a
+        // power cut takes it.
         self.over |= self.damaged || self.settled_boots != Some(self.boots);
         for file in names {
             let idle = self.doors.get(&file).is_some_and(|door| door.handles > 0 && door.busy == 0);
@@ -71,13 +72,13 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// Looks at the files that are open, now and then at all of them: they must be right.
+    /// Looks at the open files, now and then at all files: they must be right.
     pub(crate) fn look_around(&mut self) -> Result<(), String> {
         let whole = self.thoroughness.all_files();
         self.look_at_open(whole)
     }
 
-    /// Reads everything in the files that are open: all of it must be right.
+    /// Reads everything in the open files: all of it must be right.
     pub(crate) fn look_at_all(&mut self) -> Result<(), String> {
         self.look_at_open(true)
     }
@@ -92,14 +93,14 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// Looks at a file, nothing else going on: that tells what became of failed changes.
+    /// Looks at a file while nothing else runs: this shows what became of failed changes.
     pub(crate) fn settle(&mut self, file: FileId) -> Result<(), String> {
         self.drain()?;
         let whole = self.thoroughness.whole_file();
         self.look_at(file, if whole { None } else { self.model.in_question_for_failures(file) })
     }
 
-    /// All of it must be right; `None` is everywhere.
+    /// Everything in these ranges must be right; `None` is everywhere.
     fn look_at(&mut self, file: FileId, ranges: Ranges) -> Result<(), String> {
         if let Ok(bytes) = self.read_ranges(file, ranges)? {
             self.model.settle(file, &bytes).map_err(|why| format!("{file:?}, looked at: {why}"))?;
@@ -107,13 +108,13 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// What a look reads of a file.
+    /// The ranges of a file that a look reads.
     fn ranges(&mut self, file: FileId, whole: bool, crashed: bool) -> Ranges {
         let whole = whole || self.thoroughness.whole_file();
         if whole { None } else { self.model.in_question(file, crashed) }
     }
 
-    /// Reads these ranges of a file in pieces of random size, nothing else going on.
+    /// Reads these ranges of a file in pieces of random size, while nothing else runs.
     fn read_ranges(&mut self, file: FileId, ranges: Ranges) -> Result<Result<Found, Errno>, String> {
         let most = self.world.rng.between(1, 8) * (self.scenario.write_bytes / 8).max(4096);
         let most = most.min(RECORD_BYTES_MAX as u64);
@@ -179,7 +180,7 @@ mod tests {
                     _ => ContentChange::Write { offset, len, writer: WriterId(step) },
                 };
                 let id = model.ask(file, change, 0, false, false);
-                // Now and then the next one is asked for before: then nobody knows their order.
+                // Now and then the next read goes out before the answer: their order is then open.
                 if let Some(before) = before.take() {
                     model.acknowledge(before);
                 }

@@ -1,7 +1,7 @@
-//! The real engine with a flash and an origin that take as long as modelled volumes do, in virtual time.
+//! The real engine, with a flash and an origin as slow as modelled volumes, in virtual time.
 //!
-//! Keeps true: the same requests give the same history, to the last nanosecond. Nothing fails: what is right then is the
-//! business of the histories with faults (`sim.rs`); here it is how much and how fast.
+//! Keeps true: the same requests give the same history, to the nanosecond. Nothing fails. The histories with faults
+//! (`sim.rs`) check what is right; this is about how much and how fast.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -33,9 +33,9 @@ pub struct Hardware {
 
 /// The bytes of the origin.
 pub(crate) enum Contents {
-    /// Alike everywhere, whatever is written there, and no zeros, which could be holes.
+    /// The same everywhere, even after writes. No zeros, which could be holes.
     Alike(Buf),
-    /// Those of its only file.
+    /// The bytes of its only file.
     Kept(Vec<u8>),
 }
 
@@ -60,23 +60,23 @@ impl Contents {
     }
 }
 
-/// What an engine is put on.
+/// The hardware and options of an engine.
 pub(crate) struct Parts {
     pub(crate) geometry: Geometry,
     pub(crate) flash: Network,
     pub(crate) origin: Network,
     pub(crate) contents: Contents,
-    /// The origin serves what a request misses one block at a time, as for a cache that fetches each by itself.
+    /// The origin serves the misses of a request one block at a time, as for a cache that fetches each by itself.
     pub(crate) by_block: bool,
-    /// What the flash's writes take, if not what `flash` says.
+    /// The card that times the flash's writes, if `flash` does not.
     pub(crate) card: Option<ModelledCard>,
 }
 
 impl Parts {
-    /// The hardware with a pool divided as for a user's.
+    /// The hardware, with a pool divided as a user's.
     ///
     /// # Panics
-    /// When the pool is too small.
+    /// If the pool is too small.
     pub(crate) fn of(hardware: Hardware) -> Self {
         let geometry = Geometry::for_bytes(hardware.pool).unwrap_or_else(|error| panic!("a pool for a test: {error}"));
         let contents = Contents::Alike(some_data());
@@ -84,14 +84,14 @@ impl Parts {
     }
 }
 
-/// What the origin did in a second.
+/// The work of the origin in a second.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Traffic {
     /// I/Os that it began.
     pub(crate) ios: u64,
     /// Bytes of writes that ended.
     pub(crate) written: u64,
-    /// Nanoseconds of its time that it was given to do.
+    /// Nanoseconds of work that it was given.
     pub(crate) busy: u64,
 }
 
@@ -106,7 +106,7 @@ impl FlashRead for Flash {
     }
 }
 
-/// A device that serves one access after the other, each of which is answered some time later.
+/// A device that serves one access after the other. Each answer comes some time later.
 struct Queue {
     network: Network,
     free: Nanos,
@@ -117,7 +117,7 @@ impl Queue {
         Self { network, free: Nanos(0) }
     }
 
-    /// When it begins with an access that comes now, and when that ends.
+    /// The start and the end of an access that comes now.
     fn serve(&mut self, now: Nanos, bytes: u64) -> (Nanos, Nanos) {
         let start = self.free.max(now);
         self.free = start.plus(self.network.pace(bytes));
@@ -125,14 +125,14 @@ impl Queue {
     }
 }
 
-/// Data, as much as a request can have.
+/// Data of the largest request.
 pub(crate) fn some_data() -> Buf {
     let mut data = BufMut::zeroed(RECORD_BYTES_MAX);
     data.fill(0xA5);
     data.freeze()
 }
 
-/// What a request can miss: a larger read is destage's, for what lies between dirty blocks.
+/// The largest miss. A larger read is destage's, of the blocks between dirty ones.
 const MISS_MAX: u64 = 16 << 10;
 
 /// An engine, its devices, and its clock.
@@ -191,22 +191,22 @@ impl Machine {
         self.engine.stats()
     }
 
-    /// What the origin did in each second up to now, as far as it did anything.
+    /// The work of the origin in each second, up to the last one with any.
     pub(crate) fn traffic(&self) -> &[Traffic] {
         &self.traffic
     }
 
-    /// The card that the flash is, if it is one.
+    /// The card under the pool, if there is one.
     pub(crate) const fn card(&self) -> Option<&ModelledCard> {
         self.card.as_ref()
     }
 
-    /// The origin as it is now.
+    /// The origin's present content.
     pub(crate) const fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// Opens a file of the origin that is so long.
+    /// Opens a file of this size at the origin.
     pub(crate) fn open(&mut self, size: u64) -> ObjectId {
         let number = self.sizes.len() as u64 + 1;
         let stamp = Stamp { size, mtime: UnixNanos(1), ctime: UnixNanos(1) };
@@ -222,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// Asks for something, to be answered some time.
+    /// Sends a request, to be answered some time.
     pub(crate) fn ask(&mut self, request: Request) -> RequestId {
         self.number += 1;
         let id = RequestId(self.number);
@@ -231,7 +231,7 @@ impl Machine {
         id
     }
 
-    /// Asks for something and lets time pass until it is answered; what else is answered meanwhile is kept.
+    /// Sends a request and lets time pass until its answer. Other answers that come meanwhile are kept.
     pub(crate) fn ask_and_wait(&mut self, request: Request) -> Reply {
         let id = self.ask(request);
         loop {
@@ -242,12 +242,12 @@ impl Machine {
         }
     }
 
-    /// Answers that came since.
+    /// The answers since the last call.
     pub(crate) fn take_replies(&mut self) -> Vec<(RequestId, Reply)> {
         std::mem::take(&mut self.replies)
     }
 
-    /// Lets the next thing happen, if it comes before `end`; else only time passes. `false` if nothing more will.
+    /// Makes the next event happen if it comes before `end`; otherwise only time passes. `false` if no event follows.
     pub(crate) fn step(&mut self, end: Nanos) -> bool {
         let wake = self.engine.next_wake();
         let next = self.coming.peek().map(|Reverse((at, _))| *at);

@@ -27,13 +27,13 @@ struct Arguments {
     /// Inject crashes and no other faults
     #[arg(long)]
     no_faults: bool,
-    /// In half of the runs, let the front door forget the objects that the engine releases, and rename them in silence
+    /// In half of the runs, let the front door forget the objects that the engine releases, and rename them silently
     #[arg(long)]
     forgets: bool,
     /// One request at a time
     #[arg(long)]
     serial: bool,
-    /// At every start, read everything: without it, mostly what can have changed
+    /// Read everything at every start. Without it: mostly what can have changed
     #[arg(long)]
     whole_looks: bool,
     /// Stay in this cache mode: write-back, write-through, write-around, pass-through
@@ -47,7 +47,7 @@ struct Arguments {
     /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts
     #[arg(long)]
     untorn: bool,
-    /// Fill so many segments with host writes at once, on up to as many devices: 1 to 4. Without it: as each seed says
+    /// Write this many host segments at once, on up to as many devices: 1 to 4. Without it: as each seed says
     #[arg(long)]
     host_segments: Option<usize>,
     /// Run histories of names: the name layer and the engine over an origin with directories

@@ -1,17 +1,17 @@
-//! What applications may see: the model that every answer and every crash is checked against.
+//! The model of what applications may see. Every answer and every crash is checked against it.
 //!
-//! The rule behind all checks is one: *an answer, or what a crash leaves, must be the state of
-//! all files at one moment, in an order of the requests that agrees with when each was asked
-//! and answered* (linearizability; for a crash, of a snapshot).
+//! All checks follow one rule: *an answer, or the state after a crash, must be the state of all files at one moment,
+//! in an order of the requests that agrees with when each was asked and answered* (linearizability; for a crash, of a
+//! snapshot).
 //!
-//! - While several requests are under way their order is open, so each file has a set of
-//!   *configurations*: contents that it may have, with the requests under way that are in it.
-//!   A write is in a configuration wholly or not at all (promise 3).
-//! - Everything asked and answered is an *event*. After a crash all files together must show
-//!   what one configuration of each held after some number of events (promise 2), a number not
-//!   smaller than that of the last sync's start (promise 1).
-//! - Writes to the origin itself (all modes but write-back) have the promises of the origin only:
-//!   until the next sync each of their sectors may be there or not. They are called *loose*.
+//! - While several requests are under way their order is open. So each file has a set of *configurations*: contents
+//!   that it may have, each with the requests under way that are in it. A configuration has a write wholly or not at
+//!   all (promise 3).
+//! - Every request and every answer is an *event*. After a crash all files together must show the contents of one
+//!   configuration each after some number of events (promise 2). That number is at least that at the start of the
+//!   last sync (promise 1).
+//! - Writes to the origin itself (all modes but write-back) have only the origin's promises: until the next sync each
+//!   of their sectors may be there or not. They are called *loose*.
 
 mod after_crash;
 
@@ -26,7 +26,7 @@ use crate::flash::SECTOR;
 use crate::found::Found;
 use crate::origin::FileId;
 
-/// A look does not pass over less than this: one request more costs as much.
+/// A look does not pass over less than this: one more request costs as much.
 const WORTH_A_REQUEST: u64 = 16 << 10;
 
 #[derive(Clone, Debug, Default)]
@@ -35,24 +35,24 @@ struct FileModel {
     base: Vec<Configuration>,
     /// Now.
     now: Vec<Configuration>,
-    /// Asked, and not acknowledged. Failed ones stay until a look at the file tells.
+    /// Asked but not acknowledged. Failed ones stay until a look at the file shows their fate.
     open: Vec<MutationId>,
-    /// What a sync of the origin's file covered: no crash may go back behind it with what went there directly.
+    /// What a sync of the origin's file covered. No crash may lose direct writes from before it.
     loose_floor: Moment,
-    /// Contents and changes from before a daemon's death that a power cut may still bring back,
-    /// because they went to the origin and were not synced there.
+    /// Contents and changes from before a daemon's death that a power cut may still bring back, because they went to
+    /// the origin and were not synced there.
     earlier: Vec<Rc<Content>>,
     earlier_changes: Vec<ContentChange>,
 }
 
-/// A read under way: every content that the file may have had since it was asked.
+/// A read under way, with every content that the file may have had since it was asked.
 #[derive(Clone, Debug)]
 struct Watch {
     file: FileId,
     seen: Vec<Rc<Content>>,
-    /// A change had failed in part: nothing can be said.
+    /// A change had failed in part, so the read checks nothing.
     torn: bool,
-    /// No change has been under way since it was asked: what it sees is how things stand.
+    /// No change has been under way since the read was asked: it sees the present content.
     quiet: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Model {
     files: BTreeMap<FileId, FileModel>,
     mutations: Vec<Mutation>,
     events: Vec<Event>,
-    /// Contents that were found.
+    /// The contents that looks found.
     findings: Vec<Rc<Content>>,
     /// The number of events that no crash may go back behind.
     floor: Moment,
@@ -102,7 +102,7 @@ impl Model {
         self.files.get(&file).map_or(0, |model| model.open.len())
     }
 
-    /// Whether the file has changes that failed and may or may not be there.
+    /// Whether the file has failed changes that may or may not be there.
     pub(crate) fn has_failed(&self, file: FileId) -> bool {
         self.files.get(&file).is_some_and(|model| model.open.iter().any(|id| self.mutations[id.0 as usize].failed))
     }
@@ -112,7 +112,7 @@ impl Model {
         self.files.get(&file).and_then(|model| model.now.last()).map_or(0, |last| last.content.size)
     }
 
-    /// A change is asked for.
+    /// A request for a change.
     pub(crate) fn ask(
         &mut self,
         file: FileId,
@@ -127,12 +127,12 @@ impl Model {
         id
     }
 
-    /// What was asked for.
+    /// The requested change.
     pub(crate) fn change(&self, id: MutationId) -> ContentChange {
         self.mutations[id.0 as usize].change
     }
 
-    /// The mode changed while the change was under way: it may have gone to the origin.
+    /// The mode changed while the change was under way, so it may have gone to the origin.
     pub(crate) fn make_loose(&mut self, id: MutationId) {
         self.mutations[id.0 as usize].loose = true;
     }
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// A change failed. It may be there all the same.
+    /// A change failed. It may still be there.
     pub(crate) fn fail(&mut self, id: MutationId) {
         self.mutations[id.0 as usize].failed = true;
     }
@@ -179,7 +179,8 @@ impl Model {
         self.files.get(&file).is_some_and(|model| model.open.iter().any(torn))
     }
 
-    /// A sync of one file: everything in the log acknowledged by `moment` is durable, and what this file got directly.
+    /// A sync of one file. Durable now: everything in the log acknowledged by `moment`, and this file's direct
+    /// writes.
     pub(crate) fn synced(&mut self, file: FileId, moment: Moment) {
         self.floor = self.floor.max(moment);
         if let Some(model) = self.files.get_mut(&file) {
@@ -199,7 +200,7 @@ impl Model {
         self.mutations[id.0 as usize].durable
     }
 
-    /// Everything acknowledged by `moment` is durable, but what files that are gone got directly.
+    /// Everything acknowledged by `moment` is durable, except direct writes to files that are gone.
     pub(crate) fn synced_all(&mut self, moment: Moment, gone: &BTreeSet<FileId>) {
         self.floor = self.floor.max(moment);
         for (_, model) in self.files.iter_mut().filter(|(file, _)| !gone.contains(file)) {
@@ -207,7 +208,7 @@ impl Model {
         }
     }
 
-    /// No crash may go back behind this moment: the engine said so by what it did.
+    /// No crash may go back behind this moment: the engine's actions showed so.
     pub(crate) fn raise_floor(&mut self, moment: Moment) {
         self.floor = self.floor.max(moment);
     }
@@ -219,26 +220,26 @@ impl Model {
         }
     }
 
-    /// The order of this file's changes among those of others counts no more.
+    /// The order of this file's changes relative to those of others counts no more.
     pub(crate) fn loosen(&mut self, file: FileId) {
         for mutation in self.mutations.iter_mut().filter(|mutation| mutation.file == file) {
             mutation.loose = true;
         }
     }
 
-    /// Dirty data may be damaged: no promise but that every byte was once written at its place.
+    /// Dirty data may be damaged: the only promise left is that every byte was once written at its place.
     pub(crate) fn excuse_all(&mut self) {
         self.loosen_all();
         self.floor = 0;
         for (file, model) in &mut self.files {
-            // What others put there is there.
+            // A replacement by others stays.
             let replaced = |event: &Event| matches!(event, Event::Replaced(replaced, _) if replaced == file);
             model.loose_floor = self.events.iter().rposition(replaced).map_or(0, |at| at + 1);
         }
         self.musts.clear();
     }
 
-    /// The file may hold its own content or another, sector by sector: a conflict was decided for the pool.
+    /// The file may hold its own content or another, sector by sector: the operator decided a conflict for the pool.
     pub(crate) fn mix_with(&mut self, file: FileId, other: Content) {
         if let Some(model) = self.files.get_mut(&file) {
             model.earlier.push(Rc::new(other));
@@ -246,25 +247,25 @@ impl Model {
         }
     }
 
-    /// Changes that a crash now finds under way, or acknowledged and not synced.
+    /// Changes that a crash now finds under way, or acknowledged but not synced.
     pub(crate) fn at_risk(&self) -> u64 {
         let open: usize = self.files.values().map(|model| model.open.len()).sum();
         let since = self.events.iter().skip(self.floor);
         (open + since.filter(|event| matches!(event, Event::Acknowledged(_))).count()) as u64
     }
 
-    /// Whether nothing was asked for that could be lost.
+    /// Whether no request could still be lost.
     pub(crate) fn is_all_synced(&self) -> bool {
         self.floor >= self.events.len()
     }
 
-    /// The last moment by which all that `file` has got was acknowledged.
+    /// The last moment by which all changes of `file` were acknowledged.
     pub(crate) fn last_acknowledged(&self, file: FileId) -> Moment {
         let of_file = |event: &&Event| matches!(event, Event::Acknowledged(_)) && self.file_of(**event) == file;
         self.events.iter().rev().position(|event| of_file(&event)).map_or(0, |back| self.events.len() - back)
     }
 
-    /// Someone starts to look at the file.
+    /// A look at the file begins.
     pub(crate) fn watch(&mut self, id: WatchId, file: FileId) {
         let mut watch = Watch { file, seen: Vec::new(), torn: self.is_torn(file), quiet: false };
         if let Some(model) = self.files.get(&file) {
@@ -279,7 +280,7 @@ impl Model {
         self.watches.remove(&id);
     }
 
-    /// A read's answer.
+    /// Checks a read's answer.
     pub(crate) fn check_read(&mut self, id: WatchId, offset: u64, len: u64, bytes: &Found) -> Result<(), String> {
         let Some(watch) = self.watches.remove(&id) else { return Ok(()) };
         if watch.torn || self.is_torn(watch.file) {
@@ -304,7 +305,7 @@ impl Model {
         ))
     }
 
-    /// An answer that tells the file's size.
+    /// Checks an answer with the file's size.
     pub(crate) fn check_size(&mut self, id: WatchId, size: u64) -> Result<(), String> {
         let Some(watch) = self.watches.remove(&id) else { return Ok(()) };
         if watch.torn
@@ -318,7 +319,7 @@ impl Model {
         Err(format!("{:?} has {size} bytes, an answer says; it can only be one of {sizes:?}", watch.file))
     }
 
-    /// Where no change was under way, what was seen decides between contents.
+    /// If no change was under way, the read decides between contents.
     fn learn(&mut self, file: FileId, fits: impl Fn(&Content) -> bool) {
         if let Some(model) = self.files.get_mut(&file)
             && model.now.len() > 1
@@ -330,7 +331,7 @@ impl Model {
         }
     }
 
-    /// The whole file was read while nothing was under way: this tells what became of failed changes.
+    /// The whole file was read while nothing was under way. This shows what became of failed changes.
     pub(crate) fn settle(&mut self, file: FileId, bytes: &Found) -> Result<(), String> {
         if self.is_torn(file) {
             return self.settle_torn(file, bytes);
@@ -361,7 +362,7 @@ impl Model {
         let sizes = contents.iter().map(|content| content.size).collect();
         let content = self.explain_sectors(file, bytes, &contents, changes, sizes)?;
         for id in open {
-            // From now on it is a part of what was found.
+            // From now on it is part of the found content.
             self.mutations[id.0 as usize].acknowledged = Some(self.events.len() + 1);
         }
         self.findings.push(Rc::new(content));
@@ -369,7 +370,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the file's content, seen from outside at this moment, is one that it may have.
+    /// Whether the file's content, seen from outside at this moment, is possible.
     pub(crate) fn check_whole(&self, file: FileId, bytes: &Found) -> Result<(), String> {
         let Some(model) = self.files.get(&file) else { return Ok(()) };
         if model.now.iter().any(|configuration| configuration.content.is(bytes)) {
@@ -393,7 +394,7 @@ impl Model {
         now.into_iter().flatten().map(|configuration| configuration.content.clone()).collect()
     }
 
-    /// Who wrote the bytes at `at`: for people.
+    /// The writer of the bytes at `at`, in words.
     pub(crate) fn who(&self, file: FileId, bytes: &Found, at: u64) -> String {
         let piece = &bytes.copied(at, at + 8)[..];
         if piece.is_empty() {

@@ -1,16 +1,15 @@
 //! The simulated origin: a flat directory of files on a journaling file system.
 //!
 //! Keeps true:
-//! - Applications' view (*live*) and what a power cut leaves (*durable*) are kept apart. A sync
-//!   of a file makes durable the changes completed when it was issued, and commits the journal:
-//!   all directory changes until then, as ext4 and XFS do.
-//! - At a power cut a file's size and times are those of some moment since its last sync; its
-//!   data pages that were not synced are on their own kept or lost; directory changes survive
-//!   as a prefix of their order.
-//! - A sync that fails may lose what destage wrote since the last good one, size and all. What went there past the pool it
-//!   keeps.
-//! - Space is limited, and counted in blocks by file. Punched and cut off blocks go back: at once, or where nothing is
-//!   written in place with the file's next sync.
+//! - Applications' view (*live*) and the state after a power cut (*durable*) are kept apart. A sync of a file makes
+//!   the changes durable that were complete when it was issued. It also commits the journal: all directory changes
+//!   until then, as on ext4 and XFS.
+//! - After a power cut a file's size and times are those of some moment since its last sync. Each data page that was
+//!   not synced is by itself kept or lost. Directory changes survive as a prefix of their order.
+//! - A failed sync may lose what destage wrote since the last good one, with its size. It keeps what went there past
+//!   the pool.
+//! - Space is limited, and counted in blocks for each file. Punched and cut-off blocks become free: at once, or with
+//!   the file's next sync if the file system writes nothing in place.
 //! - Inode numbers are used again as soon as they are free, with another birth time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,19 +21,19 @@ use crate::found::Found;
 use crate::pages::FileBytes;
 use crate::rng::Rng;
 
-/// What the file system does with space.
+/// How the file system handles space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SpaceKind {
-    /// It keeps what it is asked for.
+    /// It keeps the space that it reserved.
     Keeps,
-    /// It keeps none: a write takes what it needs.
+    /// It reserves nothing: a write takes what it needs.
     KeepsNone,
-    /// The same, and it writes nothing in place: what was written over is free with the next sync.
+    /// The same, and it writes nothing in place: overwritten blocks become free with the next sync.
     CopyOnWrite,
 }
 
 impl SpaceKind {
-    /// That of a seed: by itself, so that all else of a seed stays what it was.
+    /// The kind of a seed, drawn separately so that the rest of the seed stays what it was.
     pub(crate) fn of(seed: u64) -> Self {
         match Rng::for_part(seed, u64::MAX - 5).below(10) {
             0..6 => Self::Keeps,
@@ -44,7 +43,7 @@ impl SpaceKind {
     }
 }
 
-/// Names a file for the whole run, whatever becomes of its inode number.
+/// Names a file for the whole run, even if another file gets its inode number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId(pub(crate) u32);
 
@@ -61,13 +60,13 @@ pub(crate) struct Reach {
 /// A change of a file's data.
 #[derive(Clone, Debug)]
 pub(crate) enum OriginChange {
-    /// Bytes are written, one piece behind the other.
+    /// Writes bytes, one piece after the other.
     Write { offset: u64, data: Vec<Buf> },
-    /// A range becomes zeros; the size stays.
+    /// Makes a range zeros; the size stays.
     Zero { offset: u64, len: u64 },
-    /// The file ends here.
+    /// Sets the size.
     Resize { size: u64 },
-    /// Times are set.
+    /// Sets times.
     Times { mtime: i64 },
 }
 
@@ -76,7 +75,7 @@ struct Unsynced {
     change: OriginChange,
     after: Stamp,
     mode: u32,
-    /// Destage wrote it, so that the pool has it until a sync has succeeded.
+    /// Destage wrote it, so the pool has it until a sync has succeeded.
     by_destage: bool,
 }
 
@@ -86,22 +85,22 @@ struct File {
     birth: i64,
     live: FileBytes,
     stamp: Stamp,
-    /// Who may do what with it: only names/ looks at that.
+    /// Its permissions. Only names/ looks at them.
     mode: u32,
     durable: FileBytes,
     durable_stamp: Stamp,
     durable_mode: u32,
     unsynced: Vec<Unsynced>,
-    /// How many changes were made durable and left `unsynced` at its front.
+    /// How many changes became durable and left `unsynced` at its front.
     synced: u64,
     allocated: BTreeSet<u64>,
-    /// Those whose bytes a sync has reached: a file system that writes nothing in place writes them elsewhere.
+    /// Changes whose bytes a sync has reached. A file system that writes nothing in place writes them elsewhere.
     settled: BTreeSet<u64>,
-    /// Blocks that are free with the next sync.
+    /// Blocks that become free with the next sync.
     held: u64,
     written: BTreeSet<u64>,
     open: bool,
-    /// Its names are kept above, in a tree of directories, and it goes when that says so.
+    /// Its names are kept above, in a tree of directories, which also decides when it goes.
     kept_above: bool,
 }
 
@@ -123,18 +122,18 @@ pub(crate) struct SimOrigin {
     committed: u64,
     next_file: u32,
     capacity_blocks: u64,
-    /// The most blocks that files may take, whatever is free: a quota, of which no figure tells.
+    /// The most blocks that files may take, whatever is free: a quota that no figure shows.
     quota_blocks: Option<u64>,
-    /// What it told last of its free blocks.
+    /// The last figure of free blocks that it gave.
     told_free: Option<u64>,
     kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
-    /// Without them, a number was given to another file since everything was durable.
+    /// Without birth times: a number went to another file since everything was durable.
     number_again: bool,
     /// Wall-clock time. Grows with each change, so that no two changes share a time unless it has steps.
     clock: i64,
-    /// Its steps.
+    /// The step of its times.
     step: i64,
 }
 
@@ -164,7 +163,7 @@ impl SimOrigin {
         UnixNanos(self.clock / self.step * self.step)
     }
 
-    /// From now on times have steps of so many nanoseconds.
+    /// From now on times have steps of `step` nanoseconds.
     pub(crate) const fn tell_time_in(&mut self, step: i64) {
         self.step = step;
     }
@@ -174,7 +173,7 @@ impl SimOrigin {
         self.tick()
     }
 
-    /// The names that there are.
+    /// The present names.
     pub(crate) fn names(&self) -> &BTreeMap<Name, FileId> {
         &self.names
     }
@@ -233,7 +232,7 @@ impl SimOrigin {
         self.files.insert(id, file);
     }
 
-    /// Whether a loss of power may leave one file where another one with its number, and no birth time, was.
+    /// Whether a power cut may leave one file in place of another with its number and no birth time.
     pub(crate) const fn may_confuse_files(&self) -> bool {
         self.number_again
     }
@@ -248,7 +247,7 @@ impl SimOrigin {
         self.file(id).map(|file| file.mode)
     }
 
-    /// Sets it.
+    /// Sets the mode of a file.
     pub(crate) fn set_mode(&mut self, id: FileId, mode: u32) {
         if let Some(file) = self.files.get_mut(&id) {
             file.mode = mode;
@@ -265,7 +264,7 @@ impl SimOrigin {
         self.file(id).map(|file| FileIdentity { inode: file.inode, birth: UnixNanos(file.birth) })
     }
 
-    /// The file that has a name and this one's inode number.
+    /// The file that has a name and this inode number.
     pub(crate) fn by_identity(&self, identity: Identity) -> Option<FileId> {
         let inode = identity.file()?.inode;
         self.names.values().copied().find(|id| self.files.get(id).is_some_and(|file| file.inode == inode))
@@ -281,7 +280,7 @@ impl SimOrigin {
         self.file(id).map(|file| file.stamp)
     }
 
-    /// Bytes from 0 on that surely have space.
+    /// Bytes from 0 on that certainly have space.
     pub(crate) fn allocated_front(&self, id: FileId) -> u64 {
         let Some(file) = self.files.get(&id) else { return 0 };
         (0..).find(|block| !file.allocated.contains(block)).unwrap_or(0) * BLOCK_U64
@@ -305,7 +304,8 @@ impl SimOrigin {
         }
     }
 
-    /// Blocks that nobody has, as the file system tells it: where nothing is written in place, as of its last complete transaction.
+    /// Free blocks, as the file system reports them. If it writes nothing in place: as of its last complete
+    /// transaction.
     pub(crate) fn told_free_blocks(&mut self, complete: bool) -> u64 {
         let free = self.free_blocks();
         let told = self.told_free.get_or_insert(free);
@@ -315,7 +315,7 @@ impl SimOrigin {
         *told
     }
 
-    /// Blocks that nobody has.
+    /// Blocks that no file has.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.capacity_blocks.saturating_sub(self.used_blocks())
     }
@@ -328,18 +328,18 @@ impl SimOrigin {
             .sum()
     }
 
-    /// From now on files may take so many blocks more, and no others; without a figure, as many as there are.
+    /// From now on files may take only this many more blocks. `None`: as many as are free.
     pub(crate) fn set_quota(&mut self, more: Option<u64>) {
         self.quota_blocks = more.map(|more| self.used_blocks() + more);
     }
 
-    /// Whether so many blocks can be had.
+    /// Whether `wanted` blocks are free.
     fn has_room(&self, wanted: u64) -> Result<()> {
         let used = self.used_blocks();
         if wanted > self.capacity_blocks.saturating_sub(used) {
             return Err(Errno::NOSPC);
         }
-        // Who is above it already may keep what there is.
+        // A file system above the quota may keep what it has.
         if wanted > 0 && self.quota_blocks.is_some_and(|most| used + wanted > most) {
             Err(Errno::DQUOT)
         } else {

@@ -1,12 +1,12 @@
-//! The bytes of a device or of a file, in pages. Copies of it share them, neighbours that are alike do, and whoever wrote
-//! or reads whole pages has them in common with it: bytes that nobody changes are not copied on their way.
+//! The bytes of a device or of a file, in pages. Copies share pages, and so do equal neighbours and whoever wrote or
+//! reads whole pages. So bytes that do not change are not copied on their way.
 //!
-//! The price: a page keeps all of the buffer that it is a part of.
+//! The price: a page keeps alive all of the buffer that it is part of.
 
 use headpond_base::{BLOCK, Buf, BufMut};
 
-/// How many times its own size a buffer may keep of memory, and still be shared: of a small part of a large one the bytes are
-/// copied.
+/// A page may keep alive a buffer of up to this many times its size. A smaller part of a large buffer is copied
+/// instead.
 const ROOM_MOST: usize = 8;
 
 /// Bytes in pages. Cloning costs a pointer for each page.
@@ -29,12 +29,12 @@ impl Pages {
         self.pages.len() * BLOCK
     }
 
-    /// Cuts off what is behind `bytes`, a multiple of the block, or puts zeros behind what there is.
+    /// Cuts off the bytes after `bytes`, a multiple of the block, or appends zeros up to it.
     pub(crate) fn resize(&mut self, bytes: usize) {
         self.pages.resize_with(bytes / BLOCK, || self.zeros.clone());
     }
 
-    /// Views of the bytes from `offset` on, as few as there can be without a copy.
+    /// Views of the bytes from `offset` on, as few as possible without a copy.
     pub(crate) fn views(&self, offset: u64, len: usize) -> Vec<Buf> {
         let mut views: Vec<Buf> = Vec::new();
         for (page, inside, take) in touched(offset, len) {
@@ -80,7 +80,7 @@ impl Pages {
         }
     }
 
-    /// The same, and whole pages stay where `data` has them.
+    /// The same, but whole pages stay where `data` has them.
     pub(crate) fn put(&mut self, offset: u64, data: &Buf) {
         if data.room() > data.len() * ROOM_MOST {
             return self.write(offset, data);
@@ -133,7 +133,7 @@ impl Pages {
     }
 }
 
-/// The pages that a range touches: which, from which byte of it on, and how many.
+/// The pages that a range touches: each with its first touched byte, and the number of bytes.
 fn touched(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let (mut at, end) = (offset as usize, offset as usize + len);
     std::iter::from_fn(move || {
@@ -144,7 +144,7 @@ fn touched(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, usize
     })
 }
 
-/// The bytes of a file: beyond its end, in its last page, are zeros.
+/// The bytes of a file. After its end, the rest of the last page is zeros.
 #[derive(Clone, Debug)]
 pub(crate) struct FileBytes {
     pages: Pages,
@@ -160,7 +160,7 @@ impl FileBytes {
         self.len
     }
 
-    /// The file ends here.
+    /// Sets the size of the file.
     pub(crate) fn resize(&mut self, len: u64) {
         if len < self.len {
             self.pages.clear(len, (self.len.min(len.next_multiple_of(BLOCK as u64)) - len) as usize);
@@ -175,7 +175,7 @@ impl FileBytes {
         self.pages.clear(start, ((offset + len).min(self.len) - start) as usize);
     }
 
-    /// Writes pieces one behind the other.
+    /// Writes pieces one after the other.
     pub(crate) fn put(&mut self, offset: u64, pieces: &[Buf]) {
         let mut at = offset;
         for piece in pieces {

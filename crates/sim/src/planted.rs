@@ -1,22 +1,23 @@
-//! Bugs of the name layer that histories must find, planted between it and its world: nothing of them is in the layer.
+//! Bugs of the name layer that histories must find. They are planted between the layer and its world: the layer has
+//! none of them.
 
 use headpond_engine::{Namespace, Request};
 
-/// A bug that is planted in a history of uses.
+/// A bug planted in a history of uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedUse {
     /// The claim beside the origin is not compared with the pool's.
     ClaimIgnored,
     /// How far the log was durable is not compared.
     NoteIgnored,
-    /// Nobody looks again whether the origin is still theirs.
+    /// No daemon checks again whether it still has the origin.
     NeverLooks,
     /// A start writes its marker over one that another daemon wrote meanwhile.
     MarkerWrittenBlindly,
 }
 
 impl PlantedUse {
-    /// All.
+    /// All bugs.
     pub const ALL: [Self; 4] = [Self::ClaimIgnored, Self::NoteIgnored, Self::NeverLooks, Self::MarkerWrittenBlindly];
 }
 
@@ -25,26 +26,26 @@ impl PlantedUse {
 pub enum Planted {
     /// Directories in which names of a file changed are not synced with it.
     DirectoryNotNoted,
-    /// The log is not told that a last name goes.
+    /// The log does not learn that a last name goes.
     UnlinkUntold,
-    /// The log is not told of a rename.
+    /// The log does not learn of a rename.
     RenameUntold,
-    /// The engine is not told that a change of status begins.
+    /// The engine does not learn that a change of status begins.
     StatusUntold,
-    /// The engine is not told that a handle is closed.
+    /// The engine does not learn that a handle is closed.
     CloseForgotten,
-    /// What was changed at the origin alone is not synced there.
+    /// Changes at the origin alone are not synced there.
     SyncSkipped,
-    /// The same of files that the kernel has forgotten.
+    /// The same for files that the kernel has forgotten.
     ForgottenUnsynced,
     /// A name is taken for the last one without a look.
     LinksBelieved,
-    /// A number that is used again is taken for the file that had it.
+    /// A number in use again is taken for its earlier file.
     BirthsAlike,
 }
 
 impl Planted {
-    /// All, by their names on the command line.
+    /// All bugs, by their names on the command line.
     pub const ALL: [(&'static str, Self); 9] = [
         ("directory-not-noted", Self::DirectoryNotNoted),
         ("unlink-untold", Self::UnlinkUntold),
@@ -72,7 +73,7 @@ impl Planted {
         }
     }
 
-    /// Whether the log hears nothing of this change.
+    /// Whether the log does not learn of this change.
     pub(crate) const fn hides(self, change: &Namespace) -> bool {
         match self {
             Self::UnlinkUntold => matches!(change, Namespace::Unlink { .. }),

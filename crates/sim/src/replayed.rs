@@ -1,8 +1,8 @@
-//! A recorded load through the whole engine, in virtual time: what `headpond replay` says of the policies alone, with
+//! A recorded load through the whole engine, in virtual time. `headpond replay` runs the policies alone; here is
 //! everything around them: reclaim, neighbourhoods, the pace of destage.
 //!
-//! Keeps true: requests are asked in the order of the trace, at its times if it has some (but no more than
-//! [`AT_ONCE`] are under way), else one after the other; and what is counted is what the engine counts.
+//! Keeps true: requests go out in the order of the trace. They go out at its times if it has any, with at most
+//! [`AT_ONCE`] under way, and otherwise one after the other. The engine's counters are the result.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use headpond_trace::{Extent, TracedRequest};
 
 use crate::machine::{Hardware, Machine, Parts, some_data};
 
-/// Requests under way at most: more wait in the application, or the kernel.
+/// The most requests under way. More would wait in the application or the kernel.
 const AT_ONCE: usize = 64;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug)]
 pub struct Replayed {
     /// Writes that the trace asked for.
     pub trace_writes: u64,
-    /// What the engine counted, the flush at the end included.
+    /// The engine's counters, with the flush at the end.
     pub stats: Stats,
 }
 
 impl Replayed {
-    /// Blocks that reads asked for and the pool did not have, by those asked for.
+    /// The share of the blocks asked for by reads that the pool did not have.
     #[must_use]
     pub fn miss_ratio(&self) -> f64 {
         let (hits, misses) = (self.stats.read_hits_blocks, self.stats.read_miss_blocks);
         misses as f64 / (hits + misses).max(1) as f64
     }
 
-    /// Writes of the trace by those that the origin got.
+    /// Writes of the trace divided by those that the origin got.
     #[must_use]
     pub fn fewer_writes(&self) -> f64 {
         self.trace_writes as f64 / self.stats.origin_writes.max(1) as f64
@@ -55,7 +55,7 @@ struct Run {
 }
 
 impl Run {
-    /// Waits until so many are under way at most.
+    /// Waits until at most `most` are under way.
     fn wait(&mut self, most: usize) {
         loop {
             for (_, reply) in self.machine.take_replies() {
@@ -74,7 +74,7 @@ impl Run {
         let (object, how) = (self.files[&volume], Treatment::default());
         let mut at = offset;
         while at < offset + len {
-            // A piece of a request that is larger than any that the kernel passes on.
+            // A piece of a request that is larger than any from the kernel.
             let piece = (offset + len - at).min(RECORD_BYTES_MAX as u64 - at % BLOCK_U64);
             let request = if request.write {
                 let data = self.data.slice(0..piece as usize);
@@ -92,7 +92,7 @@ impl Run {
 /// Replays a trace through an engine, and flushes it at the end.
 ///
 /// # Panics
-/// When a request fails: nothing does here.
+/// If a request fails: none does here.
 #[must_use]
 pub fn replay_through_engine(requests: &[TracedRequest], hardware: Hardware, config: Config) -> Replayed {
     let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! A log that comes round again, in virtual time: written piece by piece over what is at the origin and not in the pool,
-//! which is full of something else that is read all the while.
+//! A log that comes round again, in virtual time. It is written piece by piece over bytes that the origin has and the
+//! pool lacks. The pool is full of other data, which is read all the while.
 //!
-//! Keeps true: the same load gives the same figures; one piece is written after the other, as commits are.
+//! Keeps true: the same load gives the same figures. One piece is written after the other, as commits are.
 
 use headpond_base::{Nanos, UnixNanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
@@ -9,39 +9,39 @@ use headpond_engine::{Config, Reply, Request, Stats, Treatment};
 use crate::machine::{Hardware, Machine, Parts, some_data};
 use crate::rng::Rng;
 
-/// A page of what is read.
+/// A page of the other data.
 const PAGE: u64 = 8 << 10;
 
-/// What is asked.
+/// The load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogLoad {
     /// The log's size in bytes.
     pub log: u64,
     /// Bytes of each write.
     pub piece: u64,
-    /// Writes for each read of something else.
+    /// Writes for each read of other data.
     pub writes_each: u64,
-    /// Which pages are read.
+    /// The seed of the pages read.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRun {
-    /// What the engine had counted before the log was written.
+    /// The engine's counters before the log was written.
     pub before: Stats,
-    /// And after.
+    /// The engine's counters after that.
     pub after: Stats,
     /// How long it took.
     pub took: Nanos,
-    /// Writes that had to wait for the origin, as they need bytes of it that were not there yet.
+    /// Writes that waited for the origin, because they needed bytes of it that were not there yet.
     pub waited: u64,
 }
 
 /// Writes a log once round.
 ///
 /// # Panics
-/// When a request fails: none does here.
+/// If a request fails: none does here.
 #[must_use]
 pub fn rewrite_log(load: LogLoad, hardware: Hardware, config: Config) -> LogRun {
     let mut machine = Machine::new(Parts::of(hardware), config);

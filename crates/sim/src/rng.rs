@@ -1,7 +1,7 @@
-//! The only source of chance: one seed decides everything that happens in a run.
+//! The only source of chance: one seed decides every event of a run.
 //!
-//! xoshiro256++ (Blackman and Vigna, public domain), seeded by SplitMix64. Written out here so
-//! that a seed means the same run on every machine and with every version of any library.
+//! xoshiro256++ (Blackman and Vigna, public domain), seeded by SplitMix64. The code is here so that a seed means the
+//! same run on every machine and with every version of any library.
 
 /// A stream of pseudo-random numbers.
 #[derive(Clone)]
@@ -28,8 +28,8 @@ impl Rng {
         Self { state }
     }
 
-    /// A stream of its own for the `index`-th thing of a run: leaving one out does not change
-    /// what the others draw, which is what makes shrinking possible.
+    /// A separate stream for the `index`-th part of a run. To leave one part out does not change what the others
+    /// draw; this makes shrinking possible.
     pub(crate) fn for_part(seed: u64, index: u64) -> Self {
         Self::new(mix(seed) ^ mix(index.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(1)))
     }
@@ -70,7 +70,7 @@ impl Rng {
         self.below(bound)
     }
 
-    /// The index of one of `weights`, as often as its weight says.
+    /// The index of one of `weights`, drawn as often as its weight says.
     pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         weights

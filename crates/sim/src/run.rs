@@ -1,4 +1,4 @@
-//! A run from its first operation to its last: what is asked, and when.
+//! A run from its first operation to its last: the requests, and their times.
 
 use headpond_base::{CacheMode, Nanos, PoolId};
 use headpond_engine::{Class, Compression, FlushId, Handling, Treatment};
@@ -11,11 +11,11 @@ use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, USER, class}
 use crate::sim::Sim;
 use crate::{Failure, HistorySums};
 
-/// Numbers the draws of settings apart from those of operations.
+/// Separates the draws of settings from those of operations.
 const SETTINGS: u64 = 1 << 40;
 
-/// Memory kept for buffers, of each size: simulated devices hold those that were written, and let all go at a run's end.
-/// As much as most simulated pools have.
+/// Memory kept for buffers of each size, as much as most simulated pools have. Simulated devices hold the written
+/// ones, and release all at a run's end.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Runs a seed against any engine.
@@ -67,7 +67,7 @@ pub(crate) fn run_scenario(
 }
 
 impl Sim<'_> {
-    /// A pool is formatted, some files are there already.
+    /// Formats a pool. Some files exist already.
     fn start(&mut self) -> Result<(), String> {
         self.format();
         let mut rng = self.world.rng.clone();
@@ -175,7 +175,7 @@ impl Sim<'_> {
             kind => self.operate_on_file(kind, rng)?,
         }
         if self.over {
-            // What a start decided with the operator is not known to another one.
+            // No other start knows what a start decided with the operator.
             return Ok(());
         }
         for _ in 0..rng.below_one_of(&[1, 1, 4, 20]) {
@@ -187,7 +187,7 @@ impl Sim<'_> {
         }
     }
 
-    /// The engine has just let go of a file: it goes, and perhaps all that runs.
+    /// The engine has just let go of a file. The file goes, and perhaps everything that runs.
     fn remove_let_go(&mut self, file: FileId, rng: &mut Rng) -> Result<(), String> {
         let Some(name) = self.world.origin.name_of(file).cloned().filter(|_| !self.names_busy()) else { return Ok(()) };
         self.unlink(&name)?;
@@ -224,7 +224,7 @@ impl Sim<'_> {
             return if names.is_empty() {
                 self.create_some(rng)
             } else if self.names_busy() || self.doors.values().any(|door| door.changing) {
-                // The kernel holds the directory meanwhile.
+                // Meanwhile the kernel holds the directory.
                 Ok(())
             } else {
                 self.open(*rng.pick(&names), false)
@@ -276,7 +276,7 @@ impl Sim<'_> {
         }
     }
 
-    /// How a request is treated: as by a rule for its file, or as it comes.
+    /// The treatment of a request: by a rule for its file, or as the request comes.
     fn treatment(&self, file: FileId, rng: &mut Rng) -> Treatment {
         let of_file = |salt: u64| mix(salt ^ mix(u64::from(file.0)));
         let class = match self.scenario.classes {
@@ -297,7 +297,7 @@ impl Sim<'_> {
         Treatment { process: (draw >> 32) as u32 % 3, user: USER, handling, class, compression }
     }
 
-    /// A place in a file: often in the same few blocks, often at borders, of any alignment.
+    /// A place in a file: often in the same few blocks, often at borders, with any alignment.
     fn place(&self, size: u64, rng: &mut Rng) -> (u64, u64) {
         let limit = self.scenario.file_bytes;
         let region = *rng.pick(&[limit, limit, limit / 4 + 1, 32 << 10, size + 1]);
@@ -314,7 +314,7 @@ impl Sim<'_> {
         (offset, len.min(limit - offset).max(1))
     }
 
-    /// The end: nothing may be lost, and the origin must be complete without the product.
+    /// The end: nothing may be lost, and the origin must be complete without headpond.
     fn finish(&mut self) -> Result<(), String> {
         self.world.trace(|| "op    end".into());
         self.world.faults = crate::scenario::Faults::default();
@@ -328,7 +328,7 @@ impl Sim<'_> {
             if self.summary.flushes > before {
                 break;
             }
-            // What failed is tried again after a while.
+            // Failed work is tried again after a while.
             self.idle(Nanos::SECOND.0 * 5)?;
             if attempt == 4 && !excused {
                 return Err("the last flush failed though all faults are over".into());

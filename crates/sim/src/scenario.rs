@@ -1,8 +1,7 @@
-//! What a run is like: drawn from its seed, so that one seed means one pool, one set of faults,
-//! one mix of operations.
+//! The properties of a run, drawn from its seed: one seed means one pool, one set of faults, one mix of operations.
 //!
-//! Every run leaves most things out and does the rest often (swarm testing, Groce et al. 2012):
-//! rare combinations come sooner than from one even mix.
+//! Every run leaves most things out and does the rest often (swarm testing, Groce et al. 2012). Rare combinations
+//! come sooner than from one even mix.
 
 use headpond_base::{CacheMode, Nanos};
 use headpond_engine::{Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy};
@@ -14,7 +13,7 @@ use crate::rng::Rng;
 /// What the caller of a run decides.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many operations.
+    /// The number of operations.
     pub ops: u32,
     /// Operations to leave out, for shrinking.
     pub skip: Vec<std::ops::Range<u32>>,
@@ -24,28 +23,28 @@ pub struct Options {
     pub verbose: bool,
     /// No faults but power cuts and kills.
     pub no_faults: bool,
-    /// The front door forgets what the engine lets go of, in half of the runs. Not by default, as a mount does so only with more
-    /// files than it remembers.
+    /// In half of the runs the front door forgets the files that the engine lets go of. Off by default, because a
+    /// mount does so only with more files than it remembers.
     pub forgets: bool,
     /// One request at a time.
     pub serial: bool,
-    /// Every start looks at everything: see `thoroughness.rs`.
+    /// Every start reads everything: see `thoroughness.rs`.
     pub whole_looks: bool,
     /// Stay in this cache mode.
     pub mode: Option<CacheMode>,
-    /// Not a run but a sequence of the exhaustive cases.
+    /// A sequence of the exhaustive cases instead of a run.
     pub exhaustive: bool,
     /// Promise 3 alone: see `untorn.rs`.
     pub untorn: bool,
     /// A history of names: see `names/`.
     pub names: bool,
-    /// A bug planted in those.
+    /// A bug planted in a history of names.
     pub planted: Option<crate::Planted>,
-    /// So many segments filled with host writes at once, on up to as many devices. Without it the seed decides.
+    /// This many segments filled with host writes at once, on up to as many devices. Without it the seed decides.
     pub host_segments: Option<usize>,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
-    /// A bug planted in those.
+    /// A bug planted in a history of uses.
     pub planted_use: Option<crate::PlantedUse>,
 }
 
@@ -72,8 +71,8 @@ impl Default for Options {
     }
 }
 
-/// How often, out of a thousand, each fault comes. `docs/fault-model.md` says what each may hit
-/// and what the product promises then.
+/// How often, in a thousand, each fault comes. `docs/fault-model.md` says what each may hit, and what headpond
+/// promises then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) clean_rot: u64,
@@ -93,7 +92,7 @@ pub(crate) struct Faults {
     pub(crate) recovery_read: u64,
 }
 
-/// What an operation may be.
+/// The kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Read,
@@ -166,7 +165,7 @@ impl Kind {
     }
 }
 
-/// How requests are treated.
+/// The treatment of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Treatments {
     /// As the cache mode says.
@@ -186,16 +185,16 @@ pub(crate) enum Classes {
     ByRequest,
 }
 
-/// So short that streams are found in files of this size.
+/// Short enough to find streams in files of this size.
 const CUTOFFS: [u64; 3] = [8 << 10, 64 << 10, 256 << 10];
 
 /// How records may be packed.
 const CODECS: [Compression; 4] = [Compression::Off, Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3)];
 
-/// From which share of the pool on, mostly from the first record: the pools here are seldom full for long.
+/// The share of the pool from which on records are packed: mostly 0, because the pools here are seldom full for long.
 const COMPRESSION_FROM: [u8; 4] = [0, 0, 10, 50];
 
-/// Changes some settings, each to any value that it may have.
+/// Changes some settings, each to any of its values.
 fn change_settings(config: &mut Config, rng: &mut Rng) {
     match rng.below(9) {
         7 if config.sequential_cutoff.is_some() => config.sequential_cutoff = Some(*rng.pick(&CUTOFFS)),
@@ -215,7 +214,7 @@ fn change_settings(config: &mut Config, rng: &mut Rng) {
     }
 }
 
-/// Classes that requests have: everybody's, and rules that pin or give a share.
+/// The classes of requests: everybody's, and rules that pin or give a share.
 const CLASSES: u8 = 5;
 
 /// The class of a request, by a draw.
@@ -223,7 +222,8 @@ pub(crate) fn class(draw: u64) -> Class {
     Class::from_bits((draw % u64::from(CLASSES)) as u8)
 }
 
-/// Gives a class another limit: none, or a pin or a share of a few blocks, of much of the pool, or of more than there is.
+/// Gives a class another limit: none, or a pin or a share of a few blocks, of much of the pool, or of more than it
+/// has.
 fn change_class(config: &mut Config, rng: &mut Rng) {
     let index = rng.between(1, u64::from(CLASSES) - 1) as usize;
     let blocks = *rng.pick(&[0, 1, 7, 40, 200, 600, 5000]);
@@ -234,37 +234,37 @@ fn change_class(config: &mut Config, rng: &mut Rng) {
 /// Blocks of an origin that is never full.
 pub(crate) const PLENTY: u64 = 1 << 20;
 
-/// That of a seed, if it has one: by itself, so that all else of a seed stays what it was.
+/// The quota of a seed, if it has one. It is drawn separately, so that the rest of the seed stays what it was.
 fn quota(seed: u64, blocks: u64) -> Option<u64> {
     let mut rng = Rng::for_part(seed, u64::MAX - 9);
     rng.chance(120).then(|| rng.between(1, blocks.max(1)))
 }
 
-/// The user of requests: not the superuser, so that destage's writes differ from those that go straight to the origin.
+/// The user of requests. Not the superuser, so that destage's writes differ from those that bypass the pool.
 pub(crate) const USER: u32 = 1000;
 
-/// What a run is like.
+/// The properties of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) geometry: Geometry,
     pub(crate) files: u64,
     pub(crate) file_bytes: u64,
     pub(crate) write_bytes: u64,
-    /// Positions and lengths are multiples of this, mostly.
+    /// Positions and lengths are mostly multiples of this.
     pub(crate) alignment: u64,
     pub(crate) concurrency: usize,
     pub(crate) config: Config,
     pub(crate) faults: Faults,
     pub(crate) weights: Vec<u64>,
     pub(crate) origin_blocks: u64,
-    /// What the origin does with space.
+    /// How the origin handles space.
     pub(crate) space: SpaceKind,
-    /// Blocks that files may take besides those that they have in the beginning: a quota.
+    /// Blocks that files may take beyond those that they have at the beginning: a quota.
     pub(crate) quota_blocks: Option<u64>,
     pub(crate) births: bool,
-    /// Out of a thousand crashes, how many are power cuts; the others kill the daemon only.
+    /// Power cuts in a thousand crashes. The others kill only the daemon.
     pub(crate) power_cuts: u64,
-    /// Out of a thousand power cuts, how many take the origin's host down too.
+    /// Power cuts in a thousand that take the origin's host down too.
     pub(crate) origin_falls: u64,
     /// Whether the cache mode changes in the middle.
     pub(crate) mode_switches: bool,
@@ -273,16 +273,16 @@ pub(crate) struct Scenario {
     pub(crate) classes: Option<Classes>,
     /// Whether settings change in the middle.
     pub(crate) settings_change: bool,
-    /// Whether records are packed, at times.
+    /// Whether records are sometimes packed.
     pub(crate) packs: bool,
-    /// The front door forgets a file as soon as the engine lets go of it, and changes its names without a word.
+    /// The front door forgets a file as soon as the engine lets go of it, and changes its names silently.
     pub(crate) forgets: bool,
-    /// Most nanoseconds that a flash operation takes, and an origin operation.
+    /// The longest time of a flash operation in nanoseconds, and of an origin operation.
     pub(crate) flash_delay: u64,
     pub(crate) origin_delay: u64,
-    /// On how many devices the pool lies.
+    /// The number of devices of the pool.
     pub(crate) devices: usize,
-    /// One of them, and how many times as long it takes.
+    /// One device, and how many times slower it is.
     pub(crate) slow_device: (usize, u64),
 }
 
@@ -332,8 +332,8 @@ impl Scenario {
                 stuck: often(1, 10),
                 recovery_read: 0,
             };
-            // Faults after which a sync may fail, or dirty data be lost with a clear error: each in few runs,
-            // because they excuse the engine from so much.
+            // Faults after which a sync may fail, or dirty data may be lost with a clear error. Each comes in few
+            // runs, because they excuse the engine from so much.
             match rng.below(10) {
                 0 => faults.flash_write = rng.between(1, 10),
                 1 => faults.flash_sync = rng.between(1, 30),
@@ -352,7 +352,7 @@ impl Scenario {
             mutation: options.mutation,
             ..Config::default()
         };
-        // Of its own, so that all else of a seed stays what it was.
+        // Drawn separately, so that the rest of a seed stays what it was.
         let mut own = Rng::for_part(seed, u64::MAX - 2);
         let mut config = Config {
             dirty_threshold: if own.chance(200) { 0 } else { config.dirty_threshold },
@@ -361,7 +361,7 @@ impl Scenario {
             destage_rate: own.chance(200).then(|| own.between(64 << 10, 4 << 20)),
             ..config
         };
-        // The same.
+        // Also drawn separately.
         let mut own = Rng::for_part(seed, u64::MAX - 1);
         let treatments = match own.below(10) {
             0 | 1 => Treatments::ByFile(own.next()),
@@ -373,7 +373,7 @@ impl Scenario {
             change_settings(&mut config, &mut own);
         }
         let settings_change = own.chance(500);
-        // The same: half of the runs pack records, in one way or in changing ones.
+        // Also drawn separately. Half of the runs pack records, in one way or in changing ones.
         let mut own = Rng::for_part(seed, u64::MAX - 4);
         let packs = own.chance(500);
         config.compression_from = 0;
@@ -381,7 +381,7 @@ impl Scenario {
             config.compression = *own.pick(&CODECS);
             config.compression_from = *own.pick(&COMPRESSION_FROM);
         }
-        // And this.
+        // Also drawn separately.
         let mut own = Rng::for_part(seed, u64::MAX - 3);
         let classes = match own.below(10) {
             0..3 => Some(Classes::ByFile(own.next())),
@@ -391,15 +391,16 @@ impl Scenario {
         if classes.is_some() {
             (0..4).for_each(|_| change_class(&mut config, &mut own));
         }
-        // And this.
+        // Also drawn separately.
         let mut hits = Rng::for_part(seed, u64::MAX - 4);
         config.hits_to_origin = if hits.chance(300) { *hits.pick(&[10, 50, 90]) } else { config.hits_to_origin };
-        // And this.
+        // Also drawn separately.
         let mut own = Rng::for_part(seed, u64::MAX - 10);
         let drawn = *own.pick(&[1, 1, 1, 2, 3, 4]);
         config.host_segments = options.host_segments.unwrap_or(drawn);
         if config.host_segments > 1 {
-            // So that batches are under way side by side, although most writes here are small, and much is not synced.
+            // So that batches are under way at the same time, although most writes here are small, and many are not
+            // synced.
             config.streamed_blocks = *own.pick(&[1, 1, 4, config.streamed_blocks]);
             if own.chance(500) {
                 config.sync_interval = Nanos(30 * Nanos::SECOND.0);
@@ -410,7 +411,7 @@ impl Scenario {
         }
         let devices = own.between(1, config.host_segments as u64) as usize;
         let slow_device = (own.below(devices as u64) as usize, if devices > 1 { *own.pick(&[1, 8, 40]) } else { 1 });
-        // With an origin that is slower than the flash hits would seldom go there.
+        // If the origin is slower than the flash, hits seldom go there.
         let slow_flash = config.hits_to_origin > 0 && hits.chance(700);
         Self {
             geometry,
@@ -453,7 +454,7 @@ impl Scenario {
         }
     }
 
-    /// The mode stays what it is.
+    /// The mode never changes.
     #[cfg(test)]
     pub(crate) fn fixed_mode(&mut self) {
         self.mode_switches = false;

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::{Failure, Options, run_caught};
 
-/// Runs of a shrink at most: the result needs not be the smallest.
+/// The most runs of a shrink. The result need not be the smallest.
 const ATTEMPTS: u32 = 400;
 
-/// Looks for fewer operations, without faults and without concurrency if possible, with which
-/// the seed still fails in the same way.
+/// Looks for fewer operations, without faults and without concurrency if possible, with which the seed still fails in
+/// the same way.
 #[must_use]
 pub fn shrink(failure: Failure) -> Failure {
     let seed = failure.seed;
@@ -49,12 +49,12 @@ pub fn shrink(failure: Failure) -> Failure {
     best
 }
 
-/// What a failure says, without the numbers and the details at its end.
+/// The text of a failure, without numbers and without the details at its end.
 fn kind(what: &str) -> String {
     what.chars().filter(|letter| !letter.is_ascii_digit()).take(70).collect()
 }
 
-/// The ranges with one more, in order and without overlaps.
+/// Adds a range, and keeps the ranges in order and without overlaps.
 fn merge(mut ranges: Vec<Range<u32>>, new: Range<u32>) -> Vec<Range<u32>> {
     ranges.push(new);
     ranges.sort_by_key(|range| range.start);

@@ -1,4 +1,4 @@
-//! One run: the front door that asks. What is answered is checked in `answers.rs`.
+//! One run: the front door that sends requests. `answers.rs` checks the answers.
 
 mod answers;
 
@@ -74,7 +74,7 @@ pub(crate) enum Asked {
     },
     StatusEnds,
     Configure,
-    /// What a start has found is durable.
+    /// The findings of a start are durable.
     Settled,
 }
 
@@ -86,11 +86,11 @@ pub(crate) struct Door {
     pub(crate) opening: u32,
     /// Requests under way that need a handle.
     pub(crate) busy: u32,
-    /// A sync, or a write that was to be durable by itself, said that the file exists for good.
+    /// A sync, or a durable write, was answered: the file exists for good.
     pub(crate) anchored: bool,
-    /// Someone asked for its last name to go.
+    /// The removal of its last name was requested.
     pub(crate) unlinked: bool,
-    /// Its status is being changed.
+    /// A change of its status is under way.
     pub(crate) changing: bool,
 }
 
@@ -111,39 +111,39 @@ pub(crate) struct Sim<'a> {
     pub(crate) doors: BTreeMap<FileId, Door>,
     pub(crate) requests: BTreeMap<RequestId, Asked>,
     pub(crate) status_changes: Vec<StatusChange>,
-    /// The status change times that answers tell; files are not in it of which they may have told an older one.
+    /// The status change times in answers. A file is not in it if answers may have shown an older time.
     pub(crate) seen_ctimes: BTreeMap<FileId, i64>,
     pub(crate) next_request: u64,
     pub(crate) next_writer: u32,
-    /// Where the last write went, in runs that make the next one overlap it.
+    /// The place of the last write, in runs where the next one overlaps it.
     pub(crate) last_write: (u64, u64),
     pub(crate) mode: CacheMode,
-    /// The mode is being changed, or a change of it failed.
+    /// The mode is changing, or a change of it failed.
     pub(crate) mode_open: bool,
     pub(crate) stopping: bool,
-    /// The last stop was answered with success.
+    /// The last stop succeeded.
     pub(crate) stopped_well: bool,
-    /// Bytes of reads that were asked for with `keep`, and errors of those that failed.
+    /// The bytes of reads with `keep`, and the errors of failed ones.
     pub(crate) kept: BTreeMap<RequestId, Result<Vec<Buf>, Errno>>,
     pub(crate) summary: crate::HistorySums,
     /// Dirty data may be damaged: clear errors are allowed from now on.
     pub(crate) damaged: bool,
     /// How often the origin's host has come up again.
     pub(crate) boots: u64,
-    /// The last host batch that any daemon said was durable.
+    /// The last host batch that any daemon reported as durable.
     pub(crate) durable_host_batch: u64,
-    /// The boots when a start was last through, if what that found is durable.
+    /// The boots at the last complete start, if the findings of that start are durable.
     pub(crate) settled_boots: Option<u64>,
-    /// The run ends here: what comes could not be judged.
+    /// The run ends here: what follows could not be judged.
     pub(crate) over: bool,
     pub(crate) thoroughness: Thoroughness,
-    /// After a crash files are read that the model has not been told of yet.
+    /// After a crash: files are being read whose content the model does not know yet.
     pub(crate) observing: bool,
-    /// The file over whose change from outside the pool's data was put, at this start.
+    /// At this start, the pool's data of this file won over a change from outside.
     pub(crate) kept_over: Option<FileId>,
-    /// Files of which the mount changed the status, and the engine was not told.
+    /// Files whose status the mount changed without telling the engine.
     pub(crate) status_unsaid: BTreeSet<FileId>,
-    /// The file that was let go of last, by a front door that has forgotten it.
+    /// The last file that a front door let go of and has forgotten.
     pub(crate) just_let_go: Option<FileId>,
     /// Files that others removed.
     pub(crate) meddled_away: BTreeSet<FileId>,
@@ -184,7 +184,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// A number that no write had yet.
+    /// A number that no write has had.
     pub(crate) const fn writer(&mut self) -> WriterId {
         self.next_writer += 1;
         WriterId(self.next_writer)
@@ -223,7 +223,7 @@ impl<'a> Sim<'a> {
             && !self.world.may_pass_by()
     }
 
-    /// What the front door knows of a file at the origin.
+    /// What the front door tells the engine about a file at the origin.
     pub(crate) fn describe(&mut self, file: FileId, created: bool) -> Option<OpenObject> {
         let FileIdentity { inode, birth } = self.world.origin.identity(file).ok()?;
         let path = self.world.origin.name_of(file).cloned().unwrap_or_default();
@@ -264,7 +264,7 @@ impl<'a> Sim<'a> {
         Some((object, door))
     }
 
-    /// Reads; with `keep` the bytes are put aside instead of being checked.
+    /// Reads. With `keep` the bytes are put aside unchecked.
     pub(crate) fn read(
         &mut self,
         file: FileId,
@@ -312,7 +312,7 @@ impl<'a> Sim<'a> {
         let asked_at = self.model.moment();
         let write = matches!(change, ContentChange::Write { .. });
         let direct = write && !matches!(how.handling, Handling::Cache | Handling::Whole);
-        // One that waits for the engine's start may turn out to be part of a stream that passes by.
+        // A request that waits for the engine's start may turn out to be part of a stream that bypasses the pool.
         let waits = self.world.core.as_ref().is_none_or(|core| core.sequential_writes().is_none());
         let cutoff = self.scenario.config.sequential_cutoff.is_some() && how.handling != Handling::Whole;
         let may_stream = write && !durable && cutoff;
@@ -345,7 +345,7 @@ impl<'a> Sim<'a> {
         self.ask(asked, Request::Flush { id, scope: FlushScope::Objects(BTreeSet::from([object])) }).map(|_| ())
     }
 
-    /// Cancels the flushes of that name.
+    /// Cancels the flushes with this id.
     pub(crate) fn cancel_flush(&mut self, id: FlushId) -> Result<(), String> {
         self.ask(Asked::CancelFlush, Request::CancelFlush(id)).map(|_| ())
     }
@@ -366,7 +366,7 @@ impl<'a> Sim<'a> {
         self.ask(Asked::SetMode { mode }, Request::SetMode(mode)).map(|_| ())
     }
 
-    /// Changes settings while everything goes on; they hold over the next start.
+    /// Changes settings while everything runs. They survive the next start.
     pub(crate) fn configure(&mut self, rng: &mut Rng) -> Result<(), String> {
         let mut config = self.scenario.config;
         self.scenario.change_settings(&mut config, rng);
@@ -381,8 +381,8 @@ impl<'a> Sim<'a> {
         self.ask(Asked::Seek { file, offset, data, asked_at }, Request::Seek { object, offset, data }).map(|_| ())
     }
 
-    /// chmod: asks the engine, changes the origin, then reports to the engine. As in a mount it is one at a time, and
-    /// nobody opens the file or changes its names meanwhile.
+    /// chmod: asks the engine, changes the origin, then reports to the engine. As in a mount there is one at a time,
+    /// and meanwhile no request opens the file or changes its names.
     pub(crate) fn chmod(&mut self, file: FileId) -> Result<(), String> {
         if self.is_opening(file) || self.names_busy() {
             return Ok(());
@@ -392,7 +392,7 @@ impl<'a> Sim<'a> {
         self.ask(Asked::StatusBegins { file }, Request::StatusBegins { object }).map(|_| ())
     }
 
-    /// The next step of a change of status that was allowed.
+    /// The next step of an allowed change of status.
     fn change_status(&mut self) -> Result<(), String> {
         let index = self.world.rng.below(self.status_changes.len() as u64) as usize;
         let StatusChange { file, made } = self.status_changes[index];
@@ -416,13 +416,13 @@ impl<'a> Sim<'a> {
         self.requests.values().any(|asked| matches!(asked, Asked::Names { .. }))
     }
 
-    /// Whether the file is being opened: its object is not known yet. As a mount does, changes of the directory that
-    /// concern it wait for that, or the engine would not be told of it.
+    /// Whether the file is being opened, so that its object is not known yet. As in a mount, changes of the directory
+    /// that concern it wait for that. Otherwise the engine would not hear of them.
     pub(crate) fn is_opening(&self, file: FileId) -> bool {
         self.doors.get(&file).is_some_and(|door| door.opening > 0 || door.changing)
     }
 
-    /// The object by which the engine knows the file, or knew it: open or not.
+    /// The object by which the engine knows the file or knew it, open or not.
     fn known(&self, file: FileId) -> Option<ObjectId> {
         self.doors.get(&file).and_then(|door| door.object)
     }
@@ -444,7 +444,7 @@ impl<'a> Sim<'a> {
         if moved.is_none() && replaced.is_none() && self.scenario.forgets {
             return self.world.origin.rename(from, to).map(|_| ()).map_err(|error| error.to_string());
         }
-        // The moved file's data must be safe before its new name is seen; only the log promises that.
+        // The moved file's data must be safe before its new name shows. Only the log promises that.
         let strict = moved.is_some() && self.is_strict();
         let data = strict.then(|| self.model.last_acknowledged(moving));
         let request = Namespace::Rename { moved, replaced, from: from.clone(), to: to.clone(), exchange: false };
@@ -483,7 +483,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// As a mount that remembers no more files: of what the engine lets go of it knows nothing from then on.
+    /// Acts as a mount that remembers no more files: it forgets everything that the engine lets go of.
     fn note_let_go(&mut self) {
         for (object, file) in std::mem::take(&mut self.world.let_go) {
             let door = self.doors.get_mut(&file).filter(|_| self.scenario.forgets);
@@ -494,7 +494,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Lets the next thing happen and checks what it brings. `false` when nothing is left to happen.
+    /// Makes the next event happen and checks its effects. `false` if nothing is left to happen.
     pub(crate) fn step(&mut self) -> Result<bool, String> {
         if !self.status_changes.is_empty() && self.world.rng.chance(300) {
             self.change_status()?;
@@ -507,7 +507,7 @@ impl<'a> Sim<'a> {
         Ok(more || !self.status_changes.is_empty())
     }
 
-    /// Lets everything happen that was asked for.
+    /// Lets all requests end.
     pub(crate) fn drain(&mut self) -> Result<(), String> {
         let start = self.world.now;
         let mut steps = 0_u64;

@@ -1,20 +1,20 @@
-//! How much of the files a look at them reads, and whether a start recovers its pool twice.
+//! How much of the files a look reads, and whether a start recovers its pool twice.
 //!
-//! Of files that cannot have changed it reads one in eight. One look of four at all files reads everything; with `--whole-looks`
-//! each one does, for a third more time.
+//! A look reads one in eight of the files that cannot have changed. One look in four at all files reads everything.
+//! With `--whole-looks` each one does, which takes a third more time.
 //!
-//! Keeps true: it is drawn by itself. Of a seed nothing else depends on it but what the reads bring about.
+//! Keeps true: it is drawn separately. Nothing else of a seed depends on it, except through the reads.
 
 use crate::rng::Rng;
 
-/// Decides what is looked at.
+/// Decides what a look reads.
 pub(crate) struct Thoroughness {
     rng: Rng,
     whole: bool,
 }
 
 impl Thoroughness {
-    /// With `whole` it is everything.
+    /// With `whole` a look reads everything.
     pub(crate) fn new(seed: u64, whole: bool) -> Self {
         Self { rng: Rng::for_part(seed, u64::MAX - 12), whole }
     }

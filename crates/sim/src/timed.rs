@@ -1,8 +1,8 @@
-//! Writes of random pages, in virtual time on an origin that takes as long as a modelled volume: for questions of
-//! pace, which histories with random delays cannot answer. Nothing fails here, and all bytes are checked.
+//! Writes of random pages, in virtual time, on an origin as slow as a modelled volume. It answers questions of pace,
+//! which histories with random delays cannot. Nothing fails here, and all bytes are checked.
 //!
-//! Invariants: the same load gives the same report, to the last nanosecond; a request is counted when it is
-//! answered; at the end of a run the origin is flushed and every page compared with what was written last.
+//! Invariants: the same load gives the same report, to the nanosecond. A request counts when it is answered. At the
+//! end of a run the origin is flushed, and every page compared with its last write.
 
 use std::collections::BTreeMap;
 
@@ -15,51 +15,51 @@ use crate::card::{ModelledCard, OnCard};
 use crate::machine::{Contents, Machine, Parts, QUICK_FLASH, Traffic};
 use crate::rng::Rng;
 
-/// A page: what a database writes at a time.
+/// A page: the unit of a database's writes.
 pub const PAGE: u64 = 16 << 10;
 
 /// How requests come.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Arrival {
-    /// So many are always under way.
+    /// This many are always under way.
     Depth(u32),
-    /// So many a second, however long they take.
+    /// This many a second, however long they take.
     PerSecond(f64),
 }
 
-/// What is asked of the engine.
+/// The load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PagedLoad {
     /// The pool's size in bytes.
     pub pool: u64,
     /// The file's size in bytes.
     pub file: u64,
-    /// How writes of random pages come.
+    /// How the writes of random pages come.
     pub arrival: Arrival,
-    /// For how many seconds.
+    /// The length of the run in seconds.
     pub seconds: u64,
     /// The origin.
     pub origin: Network,
-    /// The flash card that the pool lies on; without one each I/O of the flash takes the same time.
+    /// The flash card under the pool. Without one each I/O of the flash takes the same time.
     pub card: Option<OnCard>,
-    /// Where the random pages come from.
+    /// The seed of the random pages.
     pub seed: u64,
 }
 
-/// What came of it, second by second.
+/// The result, second by second.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TimedReport {
     /// Writes answered in each second.
     pub writes: Vec<u64>,
-    /// The longest that a write took of those answered in that second, in nanoseconds.
+    /// The longest write answered in each second, in nanoseconds.
     pub longest: Vec<u64>,
     /// Bytes that the origin was given in each second.
     pub origin_bytes: Vec<u64>,
     /// I/Os of the origin in each second.
     pub origin_ios: Vec<u64>,
-    /// What the engine counted up to the end, before the last flush.
+    /// The engine's counters at the end, before the last flush.
     pub stats: Stats,
-    /// Pages that the card wrote for each that it was given; 0 without a card.
+    /// Pages that the card wrote for each page that it got. 0 without a card.
     pub amplification: f64,
 }
 
@@ -70,7 +70,7 @@ impl TimedReport {
         seconds.iter().sum::<u64>() as f64 / seconds.len().max(1) as f64
     }
 
-    /// By how much the averages of 10 s differ: their standard deviation as a share of their mean.
+    /// The variation of averages over 10 s: their standard deviation as a share of their mean.
     #[must_use]
     pub fn variation(seconds: &[u64]) -> f64 {
         let tens: Vec<f64> = seconds.chunks_exact(10).map(Self::mean).collect();
@@ -80,7 +80,7 @@ impl TimedReport {
     }
 }
 
-/// The bytes of a page's version, none of which is a block of zeros.
+/// The bytes of a page's version. No block of them is all zeros.
 fn page(number: u64, version: u32) -> BufMut {
     let mut bytes = BufMut::zeroed(PAGE as usize);
     for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
@@ -90,12 +90,12 @@ fn page(number: u64, version: u32) -> BufMut {
     bytes
 }
 
-/// What writes pages, and what it has written.
+/// The writer of pages, with what it has written.
 struct Writer {
     object: ObjectId,
     versions: Vec<u32>,
     rng: Rng,
-    /// When each write under way was asked for.
+    /// The start of each write under way.
     asked: BTreeMap<RequestId, Nanos>,
 }
 
@@ -115,7 +115,7 @@ impl Writer {
         self.asked.insert(machine.ask(request), now);
     }
 
-    /// How long each write took that was answered since.
+    /// How long each write took that was answered since the last call.
     fn answered(&mut self, machine: &mut Machine) -> Vec<Nanos> {
         let now = machine.now();
         let took = |(id, reply): (RequestId, Reply)| {
@@ -129,7 +129,7 @@ impl Writer {
 /// Runs a load.
 ///
 /// # Panics
-/// When a write fails, or the origin is not what was written at the end.
+/// If a write fails, or the origin differs at the end from what was written.
 #[must_use]
 pub fn run_paged(load: &PagedLoad, config: Config) -> TimedReport {
     let pages = load.file / PAGE;

@@ -1,11 +1,12 @@
-//! The simulated origin's directories: names, hard links, numbers, and what of them a power cut leaves.
+//! The simulated origin's directories: names, hard links, numbers, and what a power cut leaves of them.
 //!
 //! Keeps true:
-//! - A change of names is one step: it is there whole or not at all, now and after a power cut.
-//! - *Live* names are what everybody sees; *durable* ones are what a power cut leaves at least. What is in between survives
-//!   one by one, in any order but this: a change stays behind earlier ones of the same entries, the same file, the same
-//!   inode number, and of directories that it needs; a renamed or removed directory behind all earlier changes.
-//! - What a sync makes durable is the file system's choice ([`Reach`]).
+//! - A change of names is one step. It is there wholly or not at all, now and after a power cut.
+//! - *Live* names are those that programs see. *Durable* names are the least that a power cut leaves. Changes in
+//!   between survive one by one, in any order with these exceptions: a change comes after earlier ones of the same
+//!   entries, the same file, the same inode number, and of directories that it needs; a renamed or removed directory
+//!   comes after all earlier changes.
+//! - The file system decides what a sync makes durable ([`Reach`]).
 //! - Inode numbers are used again as soon as they are free, with another birth time.
 //!
 //! Contents, times and modes of all files, directories among them, are [`SimOrigin`]'s.
@@ -17,28 +18,28 @@ use headpond_base::{Errno, Result};
 use crate::origin::{FileId, Name, SimOrigin};
 use crate::rng::Rng;
 
-/// What a sync of a file makes durable of names.
+/// The names that a sync of a file makes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reach {
-    /// All, and a power cut leaves a front of them: a journal.
+    /// All, and a power cut leaves a prefix of the changes: a journal.
     Journal,
     /// All of this file's.
     Own,
-    /// None: the directories are to be synced.
+    /// None: the directories need a sync of their own.
     Nothing,
 }
 
 /// A directory and a name in it.
 pub(crate) type NameSlot = (FileId, Name);
 
-/// What is made.
+/// What to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     File,
     Directory,
 }
 
-/// How a rename treats what has the name.
+/// What a rename does with the holder of the new name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
     Replace,
@@ -55,7 +56,7 @@ struct Node {
     links: u32,
 }
 
-/// Something that an earlier and a later change may both concern.
+/// A thing that an earlier and a later change may have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Concern {
     Slot(NameSlot),
@@ -70,7 +71,7 @@ struct Pending {
     /// What the slots hold after it.
     slots: Vec<(NameSlot, Option<FileId>)>,
     concerns: BTreeSet<Concern>,
-    /// Behind all earlier ones, and before all later.
+    /// It comes after all earlier changes and before all later ones.
     alone: bool,
 }
 
@@ -84,14 +85,14 @@ pub(crate) struct Tree {
     pending: Vec<Pending>,
     next: u64,
     root: FileId,
-    /// What each name is called by who opened something by it, wherever it is moved.
+    /// The entry of each name: it stays the same for whoever opened something by it, wherever the name moves.
     entries: BTreeMap<NameSlot, TreeEntry>,
     next_entry: u64,
-    /// What slots were given, and when: for who checks what a power cut leaves.
+    /// What slots got, and when, for the check after a power cut.
     given: Vec<(u64, NameSlot, Option<FileId>)>,
 }
 
-/// A name that keeps what it is when it is moved.
+/// A name that stays the same when it moves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct TreeEntry(u64);
 
@@ -141,19 +142,19 @@ impl Tree {
         self.live.iter().map(|(slot, id)| (slot, *id))
     }
 
-    /// What has a name, and by what the name is known.
+    /// The holder of a name, and the name's entry.
     pub(crate) fn entry(&self, directory: FileId, name: &[u8]) -> Option<(FileId, TreeEntry)> {
         let slot = (directory, name.to_vec());
         self.live.get(&slot).copied().zip(self.entries.get(&slot).copied())
     }
 
-    /// The path below the root that an entry has now, if it is there.
+    /// The present path of an entry below the root, if it exists.
     pub(crate) fn path_by(&self, entry: TreeEntry) -> Option<Vec<u8>> {
         let ((directory, name), _) = self.entries.iter().find(|(_, there)| **there == entry)?;
         self.path_in(*directory, name)
     }
 
-    /// The directory that an entry is in.
+    /// The directory of an entry.
     pub(crate) fn directory_by(&self, entry: TreeEntry) -> Option<FileId> {
         self.entries.iter().find(|(_, there)| **there == entry).map(|((directory, _), _)| *directory)
     }
@@ -162,13 +163,13 @@ impl Tree {
         self.reach
     }
 
-    /// A moment of its own.
+    /// A moment that nothing else has.
     pub(crate) const fn tick(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// What slots were given since this was asked last.
+    /// What slots got since the last call.
     pub(crate) fn take_given(&mut self) -> Vec<(u64, NameSlot, Option<FileId>)> {
         std::mem::take(&mut self.given)
     }
@@ -214,7 +215,7 @@ impl Tree {
         ids.into_iter().find(named)
     }
 
-    /// One descriptor more, or less.
+    /// One more descriptor, or one less.
     pub(crate) fn count_open(&mut self, id: FileId, more: bool, origin: &mut SimOrigin) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if more {
@@ -254,7 +255,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// One more name.
+    /// Adds a name.
     pub(crate) fn link(&mut self, id: FileId, directory: FileId, name: &[u8], origin: &mut SimOrigin) -> Result<()> {
         self.check_directory(directory)?;
         let slot = (directory, name.to_vec());
@@ -369,12 +370,12 @@ impl Tree {
         let mut concerns: BTreeSet<Concern> = slots.iter().map(|(slot, _)| Concern::Slot(slot.clone())).collect();
         for id in of {
             let Some(node) = self.nodes.get(id) else { continue };
-            // A directory's entries are by themselves.
+            // A directory's entries stand by themselves.
             if node.kind == Kind::File || slots.iter().any(|(_, named)| *named == Some(*id)) {
                 concerns.extend([Concern::Node(*id), Concern::Number(node.number)]);
             }
         }
-        // Made before what is in it.
+        // A directory is made before its entries.
         concerns.extend(slots.iter().map(|(slot, _)| Concern::Node(slot.0)).filter(|concern| {
             let made = |pending: &Pending| {
                 pending.slots.iter().any(|(_, named)| named.is_some_and(|id| Concern::Node(id) == *concern))
@@ -388,7 +389,7 @@ impl Tree {
         self.next += 1;
     }
 
-    /// Names that move keep their entries; new ones get one.
+    /// Names that move keep their entries. New names get one.
     fn move_entries(&mut self, slots: &[(NameSlot, Option<FileId>)]) {
         let before: Vec<(FileId, TreeEntry)> =
             slots.iter().filter_map(|(slot, _)| self.entry(slot.0, &slot.1)).collect();
@@ -402,7 +403,7 @@ impl Tree {
         }
     }
 
-    /// A sync begins: what it reaches was changed by now.
+    /// A sync begins: it reaches the changes up to now.
     pub(crate) const fn start_sync(&self) -> u64 {
         self.next
     }
@@ -416,7 +417,7 @@ impl Tree {
         }
     }
 
-    /// The same of a directory.
+    /// The same for a directory.
     pub(crate) fn directory_synced(&mut self, id: FileId, began: u64) {
         if self.reach == Reach::Journal {
             return self.commit(|pending| pending.order < began);
@@ -434,7 +435,7 @@ impl Tree {
         self.commit_where(|pending| pending.order < began && pending.concerns.contains(concern));
     }
 
-    /// Commits these, and what they stay behind.
+    /// Commits these, and what must come before them.
     fn commit_where(&mut self, wanted: impl Fn(&Pending) -> bool) {
         let chosen: BTreeSet<u64> =
             self.pending.iter().filter(|pending| wanted(pending)).map(|pending| pending.order).collect();
@@ -442,7 +443,7 @@ impl Tree {
         self.commit(|pending| closed.contains(&pending.order));
     }
 
-    /// These changes and all that they stay behind.
+    /// These changes and all that must come before them.
     fn with_earlier(&self, mut chosen: BTreeSet<u64>) -> BTreeSet<u64> {
         let mut concerns: BTreeSet<&Concern> = BTreeSet::new();
         let mut all = false;
@@ -509,7 +510,7 @@ impl Tree {
         self.collect(origin);
     }
 
-    /// Lets go of what nobody can see any more, whatever happens.
+    /// Drops what no program can see any more, whatever happens.
     fn collect(&mut self, origin: &mut SimOrigin) {
         let mut kept: BTreeSet<FileId> = self.durable.values().copied().collect();
         kept.extend(self.pending.iter().flat_map(|pending| pending.slots.iter().filter_map(|(_, named)| *named)));
@@ -542,7 +543,7 @@ mod tests {
         (Tree::new(reach, &mut origin), origin)
     }
 
-    /// The names below the root after power cuts, of every kind that comes.
+    /// The names below the root after power cuts, with every possible outcome.
     fn after_cuts(tree: &Tree, origin: &SimOrigin) -> BTreeSet<Vec<Vec<u8>>> {
         let mut rng = Rng::new(1);
         let cut = |_| {

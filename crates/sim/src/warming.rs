@@ -1,9 +1,9 @@
-//! How fast a cold pool becomes warm, in virtual time: a volume that serves so many I/Os and so many
-//! bytes a second, and pages of 8 KiB asked for at random, some much more often than others.
+//! How fast a cold pool becomes warm, in virtual time. The origin is a volume with limits on I/Os and bytes a second.
+//! Pages of 8 KiB are asked for at random, some much more often than others.
 //!
-//! Keeps true: the same load and settings give the same figures, on any machine. Every page of the file has a popularity of
-//! its own, and what lies beside a page says nothing about it: whatever neighbours are good for here, they are good for
-//! because they are there, not because they are alike.
+//! Keeps true: the same load and settings give the same figures, on any machine. Each page of the file has a
+//! popularity of its own, whatever lies beside it. So if neighbours help here, they help because they are there, not
+//! because they are alike.
 
 use headpond_base::{Buf, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
@@ -16,28 +16,29 @@ use crate::rng::{Rng, mix};
 const PAGE: u64 = 8 << 10;
 const SECOND: u64 = Nanos::SECOND.0;
 
-/// A load, and for how long.
+/// A load, and its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Warming {
     /// The pool's size in bytes. The file is three times as large.
     pub pool: u64,
-    /// For how many seconds of virtual time.
+    /// Seconds of virtual time.
     pub seconds: u64,
     /// Requests under way.
     pub depth: u64,
-    /// Out of a hundred requests, reads.
+    /// Reads in a hundred requests.
     pub reads: u64,
-    /// The exponent of the popularity of pages; 0: all are asked for alike.
+    /// The exponent of the popularity of pages. 0: all alike.
     pub zipf: f64,
     /// The origin.
     pub origin: Network,
-    /// The origin serves what a request misses one block of 4 KiB at a time, as for a cache that fetches each by itself.
+    /// The origin serves the misses of a request one block of 4 KiB at a time, as for a cache that fetches each by
+    /// itself.
     pub by_block: bool,
-    /// Where chance begins.
+    /// The seed.
     pub seed: u64,
 }
 
-/// What was counted in each second.
+/// The counts of a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
     /// Requests answered.
@@ -46,9 +47,9 @@ pub struct Second {
     pub hits: u64,
     /// Blocks that reads got from the origin.
     pub misses: u64,
-    /// Nanoseconds of its time that the origin was given to do.
+    /// Nanoseconds of work that the origin was given.
     pub origin_busy: u64,
-    /// What the engine had counted at the end of this second.
+    /// The engine's counters at the end of this second.
     pub stats: Stats,
 }
 
@@ -67,7 +68,7 @@ impl Second {
 }
 
 impl Warming {
-    /// The share of reads that a pool gives which always holds the pages most often asked for, in percent.
+    /// The share of hits, in percent, with a pool that always holds the most popular pages.
     #[must_use]
     pub fn best(&self) -> f64 {
         let sums = popularity(self.pool * 3 / PAGE, self.zipf);
@@ -78,7 +79,7 @@ impl Warming {
 /// Runs a load from cold.
 ///
 /// # Panics
-/// When the engine answers with an error: nothing fails here.
+/// If the engine answers with an error: nothing fails here.
 #[must_use]
 pub fn warm_up(load: &Warming, config: Config) -> Vec<Second> {
     let parts = Parts {
@@ -135,7 +136,7 @@ fn popularity(pages: u64, zipf: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Where the page of each rank lies: anywhere, each somewhere else.
+/// The place of the page of each rank: each somewhere else, at random.
 fn places(pages: u64, seed: u64) -> Vec<u32> {
     let mut places: Vec<u32> = (0..).take(pages as usize).collect();
     places.sort_by_key(|page| mix(seed ^ mix(u64::from(*page))));

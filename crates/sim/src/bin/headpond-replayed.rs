@@ -10,11 +10,12 @@ use headpond_models::{DiskModel, Network};
 use headpond_sim::{DestageArguments, Hardware, Replayed, replay_through_engine};
 use headpond_trace::{CacheSize, Format, LoadOptions, LoadedTrace, TraceError, Unit, read_requests};
 
-/// Replays a trace through the real engine, on modelled flash and a modelled origin, and prints for each policy what was
-/// missed, written to flash, and written to the origin. `headpond replay` is far faster, and runs the policies alone.
+/// Replays a trace through the real engine, on modelled flash and a modelled origin. For each policy it prints the
+/// misses, the writes to flash, and the writes to the origin. `headpond replay` is far faster, and runs the policies
+/// alone.
 #[derive(Parser)]
 struct Arguments {
-    /// The trace; its name says its format
+    /// The trace. The end of its name says its format
     trace: PathBuf,
     /// Addresses are page numbers, or keys
     #[arg(long)]
@@ -31,10 +32,10 @@ struct Arguments {
     /// The policies
     #[arg(long, value_delimiter = ',', default_value = "lru,adaptive")]
     policies: Vec<Policy>,
-    /// What a miss brings along, in KiB
+    /// What a miss fetches, in KiB
     #[arg(long, default_value_t = 512)]
     fetch: u32,
-    /// Nothing passes by the cache as a sequential stream
+    /// No sequential stream bypasses the cache
     #[arg(long)]
     no_cutoff: bool,
     #[command(flatten)]
@@ -42,7 +43,7 @@ struct Arguments {
     /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
     #[arg(long, default_value = "volume-200")]
     origin: DiskModel,
-    /// Only so many requests of the trace
+    /// Replay only this many requests of the trace
     #[arg(long)]
     first: Option<usize>,
 }

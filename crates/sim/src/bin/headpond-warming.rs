@@ -1,18 +1,18 @@
-//! `headpond-warming`: a cold pool on a slow origin, with neighbourhoods and without, in virtual time.
+//! `headpond-warming`: a cold pool on a slow origin, with and without neighbourhoods, in virtual time.
 
 use clap::Parser;
 use headpond_engine::{Config, Stats};
 use headpond_models::{DiskModel, Network};
 use headpond_sim::{DestageArguments, Second, Warming, warm_up};
 
-/// Seconds of the cold start that are compared, and of the end that are taken for warm.
+/// Seconds of the cold start to compare, and of the warm end.
 const COLD: usize = 180;
 const WARM: usize = 60;
 
-/// Reads and writes pages of 8 KiB at random, some much more often than others, over three times the pool, on a slow origin,
-/// and prints what was answered: each block of 4 KiB fetched by itself, then what a request misses in one read, then
-/// neighbourhoods too. What the origin, the pool and its flash did is that of the last, and what is said of destage holds for
-/// it alone.
+/// Reads and writes pages of 8 KiB at random, some much more often than others, over three times the pool, on a slow
+/// origin. It prints the answers of three runs: each block of 4 KiB fetched by itself; then all misses of a request
+/// in one read; then neighbourhoods too. The figures of the origin, the pool, its flash and destage are those of the
+/// last run
 #[derive(Parser)]
 struct Arguments {
     /// The pool, in MiB
@@ -24,10 +24,10 @@ struct Arguments {
     /// Requests under way
     #[arg(long, default_value_t = 32)]
     depth: u64,
-    /// Out of a hundred requests, reads
+    /// Reads in a hundred requests
     #[arg(long, default_value_t = 80)]
     reads: u64,
-    /// Exponent of the pages' popularity; 0: all alike
+    /// Exponent of the pages' popularity. 0: all alike
     #[arg(long, default_value_t = 1.1)]
     zipf: f64,
     /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
@@ -35,10 +35,10 @@ struct Arguments {
     origin: DiskModel,
     #[command(flatten)]
     destage: DestageArguments,
-    /// Where chance begins
+    /// The seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only with neighbourhoods
+    /// Run only with neighbourhoods
     #[arg(long)]
     alone: bool,
 }

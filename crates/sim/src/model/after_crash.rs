@@ -1,5 +1,5 @@
-//! What a crash left, checked: all files together must show one moment since the last sync, and a file whose writes went to the
-//! origin itself what may lie there, sector by sector. The model goes on from what was found.
+//! Checks what a crash left. All files together must show one moment since the last sync. A file whose writes went to
+//! the origin itself must hold, sector by sector, what may lie there. The model goes on from what was found.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::found::Found;
 use crate::origin::FileId;
 
 impl Model {
-    /// A crash came and the files were read again. `found` has every file that is still there.
+    /// A crash came and the files were read again. `found` has every file that still exists.
     ///
     /// On success the model continues from what was found.
     pub(crate) fn check_crash(&mut self, found: &BTreeMap<FileId, Found>, kept_origin: bool) -> Result<Moment, String> {
@@ -72,7 +72,7 @@ impl Model {
         self.musts.clear();
         self.watches.clear();
         for mutation in &mut self.mutations {
-            // Numbers of events start again: what was acknowledged is part of the base now.
+            // Events count from the start again: what was acknowledged is part of the base now.
             mutation.acknowledged = Some(0);
             mutation.loose = false;
         }
@@ -88,7 +88,7 @@ impl Model {
         self.files.get(&file).map_or(0, |model| model.loose_floor)
     }
 
-    /// The changes of a file that a crash may take back, or may not have seen at all.
+    /// The changes of a file that a crash may undo, or may never have seen.
     fn window(&self, file: FileId) -> impl Iterator<Item = MutationId> {
         let floor = self.loose_floor(file);
         self.events.iter().filter_map(move |event| match event {
@@ -100,7 +100,7 @@ impl Model {
         })
     }
 
-    /// Runs the file's events from the base and collects what `look` finds at each moment.
+    /// Replays the file's events from the base, and collects what `look` returns at each moment.
     fn replay<T>(
         &self,
         file: FileId,
@@ -119,7 +119,7 @@ impl Model {
         seen
     }
 
-    /// For each moment the content, if the file may have had exactly these bytes.
+    /// For each moment the content, if the file may have had exactly these bytes then.
     fn moments_of(&self, file: FileId, bytes: &Found) -> Vec<Option<Rc<Content>>> {
         let musts: Vec<MutationId> =
             self.musts.iter().copied().filter(|id| self.mutations[id.0 as usize].file == file).collect();
@@ -148,8 +148,8 @@ impl Model {
         })
     }
 
-    /// Whether a crash may keep the change without all that was acknowledged before it: only if it was
-    /// itself never acknowledged, or waited for the flash. Plain writes are kept in the order of their acknowledgement.
+    /// Whether a crash may keep this change without all changes acknowledged before it: only if this one was never
+    /// acknowledged, or waited for the flash. Plain writes survive in the order of their acknowledgements.
     fn may_be_early(&self, id: MutationId) -> bool {
         let mutation = &self.mutations[id.0 as usize];
         let write = matches!(mutation.change, ContentChange::Write { .. } | ContentChange::Together { .. });

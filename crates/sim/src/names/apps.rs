@@ -1,4 +1,4 @@
-//! What applications do: each operation a future of its own, checked as it is answered.
+//! The operations of applications: each is a future of its own, checked at its answer.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::origin::{FileId, Name};
 use crate::rng::Rng;
 use crate::tree;
 
-/// What an operation may be.
+/// The kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum App {
     Create,
@@ -67,19 +67,19 @@ impl App {
     ];
 }
 
-/// Directories that there are, or may be.
+/// Directories that exist, or may exist.
 const DIRECTORIES: [&[&str]; 5] = [&[], &["d0"], &["d1"], &["d0", "e"], &["d1", "e"]];
 
-/// How large files are.
+/// The size of files.
 const FILE_BYTES: u64 = 64 << 10;
 
-/// How often a request is asked again whose node is gone.
+/// How often a request is repeated if its node is gone.
 const TRIES: u32 = 4;
 
-/// Held by who renames from one directory to another.
+/// The lock of renames from one directory to another.
 const RENAMES: FileId = FileId(u32::MAX);
 
-/// Of one operation.
+/// The state of one operation.
 pub(crate) struct Doing {
     pub(crate) mount: Rc<Mount>,
     pub(crate) rng: Rng,
@@ -100,7 +100,7 @@ impl Doing {
         if handles.is_empty() { None } else { self.mount.handle(*self.rng.pick(&handles)) }
     }
 
-    /// Passes a result on; an error that nothing explains is a broken promise.
+    /// Passes a result on. An error without an explanation is a broken promise.
     fn allow<R>(&self, result: Result<R>, allowed: &[Errno]) -> Option<R> {
         let error = match result {
             Ok(done) => return Some(done),
@@ -120,7 +120,7 @@ impl Doing {
         None
     }
 
-    /// Does it.
+    /// Runs the operation.
     pub(crate) async fn run(mut self) {
         nap().await;
         match self.app {
@@ -159,14 +159,14 @@ impl Doing {
         }
     }
 
-    /// A directory that there is.
+    /// An existing directory.
     async fn enter(&mut self) -> Option<Busy> {
         let path = self.directory();
         let walked = self.mount.walk(path).await;
         self.allow(walked, &[Errno::NOENT, Errno::NOTDIR])
     }
 
-    /// A file that there is.
+    /// An existing file.
     async fn find(&mut self) -> Option<(Busy, Name, Busy)> {
         let directory = self.enter().await?;
         let name = self.name();
@@ -193,7 +193,7 @@ impl Doing {
                     Ok(parent) => self.mount.layer.create(&parent, OsStr::from_bytes(&name), 0o644, true, &()).await,
                     Err(error) => Err(error),
                 };
-                // The kernel looks once more: without birth times a file that is going just now may have its number.
+                // The kernel looks once more: without birth times a file that is just going may have its number.
                 let allowed: &[Errno] =
                     if with(|env| env.births) { &[Errno::NOENT] } else { &[Errno::NOENT, Errno::STALE] };
                 let Some(made) = self.allow(made, allowed) else { return };
@@ -243,7 +243,7 @@ impl Doing {
                     return self.mount.opened(&found, handle);
                 }
                 Err(Errno::STALE) if tries < TRIES => {
-                    // The kernel looks once more what has the name.
+                    // The kernel looks up again what has the name.
                     drop(_lock);
                     self.mount.drop_name(directory, name);
                     match self.mount.look_up_locked(directory, name).await {
@@ -392,7 +392,7 @@ impl Doing {
         }
         let _file = lock_files([found.file]).await;
         if with(|env| env.tree().0.links(found.file)) == 0 {
-            // The kernel looks at that first.
+            // The kernel checks that first.
             return;
         }
         let (Ok(node), Ok(parent)) = (self.mount.node(&found), self.mount.node(&directory)) else { return };
@@ -403,7 +403,7 @@ impl Doing {
         }
     }
 
-    /// What was answered is so.
+    /// Checks that an answer about a name is right.
     fn check_name(&self, directory: &Busy, name: &[u8], expected: Option<FileId>) {
         let app = self.app;
         with(|env| {
@@ -550,7 +550,7 @@ impl Doing {
         let looked = node.look().await;
         let size = looked.map(|looked| node.known().map_or(looked.size, |known| known.view().size));
         let allowed: &[Errno] = if named { &[] } else { &[Errno::STALE, Errno::NOENT] };
-        // An open that looked at the file long ago shows for a moment what it saw then.
+        // An open that looked at the file long ago shows its old findings for a moment.
         let opens = with(|env| env.opening.get(&found.file).is_some_and(|opening| *opening > 0));
         match self.allow(size, allowed) {
             Some(size) if !opens => with(|env| {
@@ -562,7 +562,7 @@ impl Doing {
         }
     }
 
-    /// The engine's side opens a file again whose descriptor was closed.
+    /// Reopens, for the engine, a file whose descriptor was closed.
     async fn open_again(&mut self) {
         let index = self.rng.next() as usize;
         let chosen = with(|env| {

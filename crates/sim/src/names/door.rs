@@ -1,6 +1,6 @@
 //! The name layer's world: the simulated origin as its [`Tree`], the engine as its [`ContentStore`].
 //!
-//! Keeps true: each call is one step, somewhere between its beginning and its end; others go on before and after it.
+//! Keeps true: each call is one step, somewhere between its beginning and its end. Others run before and after it.
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -27,7 +27,7 @@ use crate::tree::{self, Over, TreeEntry};
 pub(crate) struct Descriptor {
     life: u32,
     pub(crate) file: FileId,
-    /// By what it was opened; `None` for the root.
+    /// How it was opened. `None` for the root.
     pub(crate) entry: Option<TreeEntry>,
 }
 
@@ -49,7 +49,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// One step of the origin, which may fail: before it, or once it is done.
+/// One step of the origin. It may fail before it is done, or after.
 async fn step<R>(opens: bool, step: impl FnOnce(&mut Env) -> Result<R>) -> Result<R> {
     nap().await;
     let (before, room, after) = with(|env| {
@@ -77,7 +77,7 @@ async fn step<R>(opens: bool, step: impl FnOnce(&mut Env) -> Result<R>) -> Resul
 }
 
 impl Env {
-    /// Takes note of names that were changed.
+    /// Notes changed names.
     pub(crate) fn promises_follow(&mut self) {
         let given = self.tree().0.take_given();
         if !given.is_empty() {
@@ -86,7 +86,7 @@ impl Env {
         self.promises.given(given);
     }
 
-    /// The status of this is about to change.
+    /// The status of this file is about to change.
     fn changes(&mut self, file: Option<FileId>) {
         if let Some(file) = file
             && !self.world.objects.values().any(|held| *held == file)
@@ -95,13 +95,13 @@ impl Env {
         }
     }
 
-    /// The same of what has a name.
+    /// The same for what has a name.
     fn changes_at(&mut self, directory: FileId, name: &[u8]) {
         let file = self.tree().0.at(directory, name);
         self.changes(file);
     }
 
-    /// What a look at a file shows.
+    /// The status of a file.
     pub(crate) fn found(&mut self, file: FileId) -> Result<Found> {
         let stamp = self.world.origin.stamp(file)?;
         let FileIdentity { inode, birth } = self.world.origin.identity(file)?;
@@ -292,7 +292,7 @@ impl Env {
         self.has(Planted::SyncSkipped) || self.has(Planted::ForgottenUnsynced) && self.forgotten.contains(&file)
     }
 
-    /// A file was made: the model has it from now on.
+    /// A file was made. The model knows it from now on.
     pub(crate) fn made(&mut self, file: FileId) {
         self.world.trace(|| format!("make  {file:?}"));
         self.model.add_file(file, crate::content::Content::default());
@@ -379,7 +379,7 @@ impl ContentStore<Origin> for Engine {
 
     async fn keep_open(&self, object: ObjectId) {
         nap().await;
-        // What there is no way to open again is not closed.
+        // A file that cannot be reopened is not closed.
         let before = with(|env| env.again.remove(&object));
         drop(before);
     }

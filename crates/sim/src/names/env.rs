@@ -1,11 +1,12 @@
-//! All of one run: the world with its engine, the model, and what waits for what. It belongs to the thread that runs the seed.
+//! Everything of one run: the world with its engine, the model, and all waits. It belongs to the thread that runs the
+//! seed.
 //!
-//! The name layer's traits ask for things that could go to any thread. Here all futures of a run are polled on one, and what they
-//! hold is a key to this, which finds it by the thread.
+//! The name layer's traits ask for things that could go to any thread. Here one thread polls all futures of a run.
+//! They hold a key to this state, which finds it by the thread.
 //!
 //! Keeps true:
-//! - Nobody calls the layer, or drops what is the layer's, while this is borrowed.
-//! - What is left of an earlier life of the daemon changes nothing: each key knows its life.
+//! - While this is borrowed, nothing calls the layer or drops parts of the layer.
+//! - The remains of an earlier life of the daemon change nothing: each key knows its life.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ use crate::rng::Rng;
 use crate::tree::Tree;
 use crate::world::World;
 
-/// A future of nobody else's.
+/// A future that stays on this thread.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What an answer is for.
@@ -48,14 +49,14 @@ struct Asked {
     see: Option<See>,
     waker: Option<Waker>,
     reply: Option<Reply>,
-    /// Nobody waits for it.
+    /// No task waits for it.
     told: bool,
 }
 
-/// How often, out of a thousand, something fails that names need.
+/// How often, in a thousand, something fails that names need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NameFaults {
-    /// Calls of the origin: nothing is done, or all of it and the answer is an error.
+    /// Calls of the origin. Either nothing is done, or everything, and the answer is an error.
     pub(crate) calls: u64,
     /// Its syncs.
     pub(crate) syncs: u64,
@@ -73,19 +74,20 @@ pub(crate) struct Env {
     pub(crate) planted: Option<Planted>,
     /// Whether the origin keeps birth times.
     pub(crate) births: bool,
-    /// Which daemon it is.
+    /// The number of the daemon's life.
     pub(crate) life: u32,
-    /// Faults of the origin's since it began.
+    /// Injected faults of the origin so far.
     pub(crate) injected: u64,
     pub(crate) failure: Option<String>,
     pub(crate) spawned: Vec<Task>,
     /// Files that the kernel has forgotten.
     pub(crate) forgotten: BTreeSet<FileId>,
-    /// Files whose status changed while the engine held nothing of them: what it has as clean counts no more.
+    /// Files whose status changed while the engine held nothing of them. The engine's clean data of them counts no
+    /// more.
     pub(crate) changed_unheld: BTreeSet<FileId>,
     /// How many opens of each are under way.
     pub(crate) opening: BTreeMap<FileId, u32>,
-    /// How often each was asked to change.
+    /// How many changes of each were asked for.
     pub(crate) changes: BTreeMap<FileId, u64>,
     pub(crate) let_go: Option<Arc<dyn Fn(ObjectId) + Send + Sync>>,
     pub(crate) again: BTreeMap<ObjectId, Arc<Again<Origin>>>,
@@ -107,7 +109,7 @@ pub(crate) fn begin(env: Env) {
     RUN.with_borrow_mut(|run| *run = Some(env));
 }
 
-/// Ends it.
+/// Ends the run.
 pub(crate) fn end() -> Option<Env> {
     RUN.with_borrow_mut(Option::take)
 }
@@ -117,7 +119,7 @@ pub(crate) fn with<R>(see: impl FnOnce(&mut Env) -> R) -> R {
     RUN.with_borrow_mut(|run| see(run.as_mut().expect("a run on this thread")))
 }
 
-/// The same if it still goes on, and in this life.
+/// The same, if the run still goes on and this is its present life.
 pub(crate) fn in_life(life: u32, see: impl FnOnce(&mut Env)) {
     RUN.with_borrow_mut(|run| {
         if let Some(env) = run.as_mut().filter(|env| env.life == life) {
@@ -162,7 +164,7 @@ impl Env {
         (&mut above.tree, &mut self.world.origin)
     }
 
-    /// Answers the change of this name: it is done.
+    /// The change of this name was answered: it is done.
     pub(crate) fn name_told(&mut self, directory: FileId, name: &[u8]) {
         let now = self.tree().0.tick();
         self.promises.name_told(&(directory, name.to_vec()), now);
@@ -172,7 +174,7 @@ impl Env {
         self.planted == Some(planted)
     }
 
-    /// Something is wrong. The first counts.
+    /// Something is wrong. The first report counts.
     pub(crate) fn fail(&mut self, what: impl Into<String>) {
         self.failure.get_or_insert(what.into());
     }
@@ -189,7 +191,7 @@ impl Env {
         WriterId(self.next_writer)
     }
 
-    /// Sends a request. `change` is what the model has of it, where that is not plain.
+    /// Sends a request. `change` is its form in the model, if that is not plain.
     pub(crate) fn submit(
         &mut self,
         request: Request,
@@ -244,7 +246,7 @@ impl Env {
         }
     }
 
-    /// The data of what is renamed is safe before the origin is asked to.
+    /// Before a rename at the origin, the data of the renamed file is safe.
     pub(crate) fn note_names(&mut self) {
         for id in std::mem::take(&mut self.world.names_started) {
             if let Some(Asked { what: What::Names { moved: Some(moment) }, .. }) = self.asked.get(&id) {
@@ -286,12 +288,12 @@ impl Env {
         }
     }
 
-    /// A change of names that comes with a request.
+    /// Brings the change of names of a request.
     pub(crate) fn bring(&mut self, id: RequestId, operation: TreeOperation) {
         self.operations.insert(id, operation);
     }
 
-    /// Those that the engine has asked for.
+    /// The changes of names that the engine has asked for.
     pub(crate) fn operations_asked(&mut self) -> Vec<(headpond_engine::Ticket, TreeOperation)> {
         let mut asked = Vec::new();
         let ids: Vec<RequestId> = self.operations.keys().copied().collect();
@@ -304,7 +306,7 @@ impl Env {
         asked
     }
 
-    /// The daemon is gone: what waits for it is handed out, to be dropped where this is not borrowed.
+    /// The daemon is gone. Returns everything that waits for it: drop it while nothing is borrowed.
     pub(crate) fn lose_life(&mut self) -> impl Sized + use<> {
         self.life += 1;
         self.injected = 0;
@@ -321,7 +323,7 @@ impl Env {
         )
     }
 
-    /// Requests that are not answered, and nobody has given up.
+    /// Requests that have no answer yet, and were not given up.
     pub(crate) fn unanswered(&self) -> Vec<String> {
         self.asked
             .iter()
@@ -344,7 +346,7 @@ impl Env {
     }
 }
 
-/// Hands answers on, in their order. To be called where nothing is borrowed.
+/// Delivers answers in their order. Call it while nothing is borrowed.
 pub(crate) fn dispatch() {
     while let Some((id, reply)) = with(|env| env.world.replies.pop_front()) {
         if let Some(object) = is_let_go(id) {
@@ -385,7 +387,7 @@ pub(crate) fn dispatch() {
     }
 }
 
-/// An answer that is waited for.
+/// A wait for an answer.
 pub(crate) struct Answer(pub(crate) RequestId);
 
 impl Future for Answer {
@@ -404,7 +406,7 @@ impl Future for Answer {
     }
 }
 
-/// A while, as long as chance has it: others go on meanwhile.
+/// A while of random length, in which others run.
 pub(crate) struct Nap(Option<u64>);
 
 /// See [`Nap`].
@@ -434,7 +436,7 @@ pub(crate) struct Opening {
     file: FileId,
 }
 
-/// One begins.
+/// Begins an open.
 pub(crate) fn opening(file: FileId) -> Opening {
     let life = with(|env| {
         *env.opening.entry(file).or_default() += 1;
@@ -449,7 +451,7 @@ impl Drop for Opening {
     }
 }
 
-/// The kernel's locks of inodes, until it is dropped.
+/// The kernel's locks of some inodes, until it is dropped.
 pub(crate) struct Locked {
     life: u32,
     ids: BTreeSet<FileId>,

@@ -1,12 +1,14 @@
-//! The kernel before the name layer: its inodes, its names, its handles, and what it holds of each.
+//! The kernel before the name layer: its inodes, names and handles, and its counts on each.
 //!
 //! Keeps true, as Linux does:
-//! - An inode is one node and one generation; one whose number is another's is bad from then on.
-//! - Each answer that names a node is one lookup more; they are given back when neither a name, nor a handle, nor a request
-//!   has the inode.
-//! - Who looks up or changes names in a directory holds its lock; who changes a file's status or takes its names, that of the file.
+//! - An inode is one node with one generation. If another inode gets its number, it is bad from then on.
+//! - Each answer that names a node is one more lookup. The kernel gives the lookups back when no name, handle or
+//!   request has the inode.
+//! - A lookup or a change of names in a directory holds the directory's lock. A change of a file's status or names
+//!   holds the file's.
 //!
-//! The origin itself says what file each inode is to be: an inode that turns out to be two files is the layer's mistake.
+//! The origin itself says which file each inode stands for. If an inode turns out to be two files, the layer is
+//! wrong.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ use crate::origin::{FileId, Name};
 pub(crate) type Layer = Names<Origin, Engine>;
 pub(crate) type Node = Arc<Inode<Origin>>;
 
-/// Names an inode of the kernel's for as long as it is there.
+/// Names one of the kernel's inodes as long as it exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Kid(u32);
 
@@ -49,7 +51,7 @@ pub(crate) struct Open {
     pub(crate) writes: bool,
 }
 
-/// What the kernel has.
+/// The kernel's state.
 #[derive(Default)]
 struct Kernel {
     inodes: BTreeMap<Kid, Cached>,
@@ -66,7 +68,7 @@ pub(crate) struct Mount {
     life: u32,
 }
 
-/// An inode that a request has.
+/// An inode in use by a request.
 pub(crate) struct Busy {
     mount: Rc<Mount>,
     pub(crate) kid: Kid,
@@ -98,7 +100,7 @@ impl Mount {
         self.busy(ROOT).expect("the root is there")
     }
 
-    /// The request has the inode from now on.
+    /// A request uses the inode from now on.
     pub(crate) fn busy(self: &Rc<Self>, kid: Kid) -> Option<Busy> {
         let mut kernel = self.kernel.borrow_mut();
         let cached = kernel.inodes.get_mut(&kid)?;
@@ -106,7 +108,7 @@ impl Mount {
         Some(Busy { mount: self.clone(), kid, file: cached.file })
     }
 
-    /// What the layer has of it: what a request that names the node finds.
+    /// The layer's inode: what a request that names the node finds.
     pub(crate) fn node(&self, busy: &Busy) -> Result<Node> {
         let (node, generation, bad) = {
             let kernel = self.kernel.borrow();
@@ -124,11 +126,11 @@ impl Mount {
                 ))
             });
         })?;
-        // The kernel names the number alone; that it is another's by now it hears with the next lookup.
+        // The kernel names only the number. It learns with the next lookup that the number is another's by now.
         if inode.generation == generation { Ok(inode) } else { Err(Errno::STALE) }
     }
 
-    /// An answer has named a node: it is this file.
+    /// An answer has named a node for this file.
     pub(crate) fn enter(self: &Rc<Self>, inode: &Node, file: FileId, name: Option<(&Busy, &[u8])>) -> Busy {
         let mut kernel = self.kernel.borrow_mut();
         let there = kernel.current.get(&inode.node).copied();
@@ -166,14 +168,14 @@ impl Mount {
         self.busy(kid).expect("it was entered")
     }
 
-    /// One more lookup of an inode that has got one more name.
+    /// One more lookup of an inode that got one more name.
     pub(crate) fn linked(&self, busy: &Busy, directory: &Busy, name: &[u8]) {
         let mut kernel = self.kernel.borrow_mut();
         kernel.inodes.get_mut(&busy.kid).expect("a request has it").lookups += 1;
         kernel.names.insert((directory.kid, name.to_vec()), busy.kid);
     }
 
-    /// Lets go of an inode that nothing has.
+    /// Drops an inode that nothing uses.
     fn evict(&self, kid: Kid) {
         let mut kernel = self.kernel.borrow_mut();
         let used = kernel.inodes.get(&kid).is_none_or(|cached| cached.handles > 0 || cached.busy > 0);
@@ -193,7 +195,7 @@ impl Mount {
         });
     }
 
-    /// The name is forgotten.
+    /// Forgets the name.
     pub(crate) fn drop_name(&self, directory: &Busy, name: &[u8]) {
         let removed = self.kernel.borrow_mut().names.remove(&(directory.kid, name.to_vec()));
         if let Some(kid) = removed {
@@ -217,7 +219,7 @@ impl Mount {
         other.into_iter().for_each(|kid| self.evict(kid));
     }
 
-    /// Forgets some names that nothing needs, as if memory were short; or all that can be.
+    /// Forgets some unused names, as if memory were short; or all unused names.
     pub(crate) fn drop_caches(&self, share: u64) {
         loop {
             let leaves: Vec<(Kid, Name)> = {
@@ -254,7 +256,7 @@ impl Mount {
         Ok(self.enter(&inode, file, Some((directory, name))))
     }
 
-    /// A lookup of what nobody wants.
+    /// Gives back a lookup that nothing uses.
     fn give_back(&self, inode: &Node) {
         let (layer, node) = (self.layer.clone(), inode.node);
         with(|env| env.spawned.push(Box::pin(async move { layer.forget(node, 1).await })));
@@ -284,7 +286,7 @@ impl Mount {
         self.layer.open(pinned, truncates).await
     }
 
-    /// An application has it open.
+    /// An application has opened the file.
     pub(crate) fn opened(&self, busy: &Busy, handle: FileHandle<Origin>) {
         let attached = with(|env| env.world.objects.get(&handle.object).copied());
         if attached != Some(busy.file) {
@@ -298,7 +300,7 @@ impl Mount {
         kernel.open.insert(number, Open { kid: busy.kid, file: busy.file, handle: Rc::new(handle), writes });
     }
 
-    /// The handles that there are.
+    /// The open handles.
     pub(crate) fn handles(&self) -> Vec<u32> {
         self.kernel.borrow().open.keys().copied().collect()
     }
@@ -317,7 +319,7 @@ impl Mount {
             kernel.open.remove(&number)
         };
         let Some(Open { kid, handle, .. }) = open else { return };
-        // The release is sent when the kernel has let go of the file: it may come late.
+        // The kernel sends the release after it has let go of the file: it may come late.
         let handle = Rc::into_inner(handle).expect("no request uses it");
         if let Some(cached) = self.kernel.borrow_mut().inodes.get_mut(&kid) {
             cached.handles -= 1;
@@ -330,7 +332,7 @@ impl Mount {
         self.evict(kid);
     }
 
-    /// Inodes that are held, but for the root.
+    /// Inodes in the kernel, without the root.
     pub(crate) fn held(&self) -> usize {
         self.kernel.borrow().inodes.len() - 1
     }

@@ -1,9 +1,9 @@
-//! Keys to what the environment has: the name layer holds them in place of an origin and an engine of its own.
+//! Keys to the environment. The name layer holds them in place of an origin and an engine of its own.
 
-/// The origin. A key to it: see `env.rs`.
+/// A key to the origin: see `env.rs`.
 #[derive(Debug)]
 pub(crate) struct Origin;
 
-/// The engine. The same.
+/// A key to the engine.
 #[derive(Debug)]
 pub(crate) struct Engine;

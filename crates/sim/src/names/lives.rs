@@ -1,4 +1,4 @@
-//! The lives of the daemon: how one ends, and how the next one begins and finds everything as it was promised.
+//! The lives of the daemon: how one ends, and how the next one begins and finds everything as promised.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ impl FlashRead for Reader<'_> {
 }
 
 impl Run {
-    /// The daemon is killed, or the power fails. Answers whether the origin's host still stands.
+    /// Kills the daemon, or cuts the power. Returns whether the origin's host still stands.
     pub(crate) fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
         let power = rng.chance(self.scenario.power_cuts);
         let origin_falls = power && rng.chance(self.scenario.origin_falls);
@@ -43,7 +43,7 @@ impl Run {
         Ok(!origin_falls)
     }
 
-    /// Whatever runs is gone.
+    /// Everything that runs ends.
     pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) -> Result<(), String> {
         let left = with(|env| {
             if let Some(core) = &env.world.core {
@@ -57,7 +57,8 @@ impl Run {
             let named = env.tree().0.files();
             env.world.lose_daemon(cut, origin_falls);
             if faulty {
-                // A removal that could not be synced was lost. What was changed after it had no name to be looked at by.
+                // A removal that was not synced was lost. Later changes could not be found, because the file had no
+                // name.
                 let back: Vec<_> = env.tree().0.files().into_iter().filter(|file| !named.contains(file)).collect();
                 back.into_iter().for_each(|file| env.model.loosen(file));
             }
@@ -119,7 +120,7 @@ impl Run {
         })?;
         let layer = layer.map_err(|error| format!("the layer does not begin: {error:?}"))?;
         self.mount = Some(Mount::new(layer));
-        // As a mount does before anybody can use it.
+        // As a mount does before it serves.
         let id = with(|env| env.submit(Request::SyncAll, None, false, Box::new(|_| {}), false));
         self.tasks.carry_out(Answer(id))?;
         self.settled_boots = self.boots;
@@ -201,7 +202,7 @@ impl Run {
         Ok(known)
     }
 
-    /// Everything starts again, and is as it was promised.
+    /// Everything starts again, and is as promised.
     pub(crate) fn restart(&mut self, kept_origin: bool) -> Result<(), String> {
         self.begin()?;
         let faults = with(|env| std::mem::take(&mut env.faults));
@@ -237,7 +238,7 @@ impl Run {
         Ok(all)
     }
 
-    /// Reads files of which changes have failed: that tells what became of those.
+    /// Reads files with failed changes: this shows what became of those.
     pub(crate) fn settle(&mut self) -> Result<(), String> {
         let failed =
             with(|env| env.model.files().into_iter().filter(|file| env.model.has_failed(*file)).collect::<Vec<_>>());
@@ -257,7 +258,7 @@ impl Run {
         Ok(())
     }
 
-    /// A clean stop, and a new start.
+    /// A stop in order, and a new start.
     pub(crate) fn stop_and_restart(&mut self, rng: &mut Rng) -> Result<(), String> {
         let flushes = self.summary.flushes;
         if rng.chance(500) {
@@ -280,8 +281,8 @@ impl Run {
         self.restart(!origin_falls)
     }
 
-    /// The same while the daemon runs, and has nothing of the files open nor dirty: another machine, or a program past the mount.
-    /// The kernel has forgotten what it knew of the names.
+    /// The same while the daemon runs and has none of the files open or dirty: another machine does it, or a program
+    /// past the mount. The kernel has forgotten the names.
     pub(crate) fn others_rename_meanwhile(&mut self, rng: &mut Rng) -> Result<(), String> {
         let flushes = self.summary.flushes;
         self.check_counts()?;
@@ -304,7 +305,7 @@ impl Run {
         Ok(())
     }
 
-    /// Others rename and remove files while no daemon runs and the pool has nothing that they have not.
+    /// Others rename and remove files while no daemon runs and the origin has everything.
     fn others_rename(rng: &mut Rng) {
         for _ in 0..rng.between(1, 4) {
             with(|env| {
@@ -355,7 +356,8 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing is open or held when nobody has anything open, and the origin has everything.
+    /// Checks that nothing is open or held after all applications have closed their files and the origin has
+    /// everything.
     pub(crate) fn check_counts(&mut self) -> Result<(), String> {
         let faults = with(|env| std::mem::take(&mut env.faults));
         self.let_go_of_all()?;

@@ -1,8 +1,8 @@
 //! Histories of names: the real name layer and the real engine together, over a simulated origin with directories.
 //!
-//! Applications work in a few directories through a model of the kernel: they create, open, link, rename, exchange, remove, change
-//! modes, write and sync, several at a time, while the kernel forgets, the origin fails, and daemon and machines die. Every step
-//! between two waits is one of the seed's choices.
+//! Applications work in a few directories through a model of the kernel. They create, open, link, rename, exchange,
+//! remove, change modes, write and sync, several at a time. Meanwhile the kernel forgets, the origin fails, and
+//! daemon and machines die. The seed chooses every step between two waits.
 //!
 //! Keeps true: the same seed and options always give the same run.
 

@@ -1,19 +1,19 @@
-//! What applications were promised of names and modes, and whether a power cut of the origin's host has kept it.
+//! The promises to applications about names and modes, and whether a power cut of the origin's host has kept them.
 //!
-//! Keeps true: a name that was promised is, after a power cut, what it was then, or what it became later: never what it was
-//! before.
+//! Keeps true: after a power cut a promised name is what it was at the promise, or what it became later. It is never
+//! what it was before.
 
 use std::collections::BTreeMap;
 
 use crate::origin::{FileId, SimOrigin};
 use crate::tree::{NameSlot, Reach};
 
-/// What something was given since the daemon began.
+/// A name or a mode that was set since the daemon began.
 #[derive(Clone, Copy, Debug)]
 struct Given<T> {
     when: u64,
     what: T,
-    /// When who asked for it was told that it is done: a sync from then on covers it.
+    /// When its caller had the answer: a sync from then on covers it.
     told: Option<u64>,
 }
 
@@ -23,9 +23,9 @@ type Past<T> = Vec<Given<T>>;
 #[derive(Clone, Default)]
 pub(crate) struct Promises {
     names: BTreeMap<NameSlot, Past<Option<FileId>>>,
-    /// All that a name was given before then is durable.
+    /// Everything that a name was given before this moment is durable.
     named: BTreeMap<NameSlot, u64>,
-    /// A file has, from then on, one of the names that it had then or later.
+    /// From this moment on a file has one of the names that it had then or later.
     held: BTreeMap<FileId, u64>,
     modes: BTreeMap<FileId, Past<u32>>,
     moded: BTreeMap<FileId, u64>,
@@ -41,7 +41,7 @@ impl Promises {
         }
     }
 
-    /// Names were changed, and nobody was told yet.
+    /// Names were changed, but no caller has its answer yet.
     pub(crate) fn given(&mut self, given: Vec<(u64, NameSlot, Option<FileId>)>) {
         for (when, slot, what) in given {
             let past = self.names.entry(slot).or_insert_with(|| vec![Given { when: 0, what: None, told: Some(0) }]);
@@ -49,28 +49,28 @@ impl Promises {
         }
     }
 
-    /// Who changed this name was told that it is done.
+    /// The caller that changed this name has its answer.
     pub(crate) fn name_told(&mut self, slot: &NameSlot, now: u64) {
         if let Some(last) = self.names.get_mut(slot).and_then(|past| past.last_mut()) {
             last.told.get_or_insert(now);
         }
     }
 
-    /// A mode was set, and nobody was told yet.
+    /// A mode was set, but its caller has no answer yet.
     pub(crate) fn mode_set(&mut self, id: FileId, when: u64, mode: u32) {
         let told = if when == 0 { Some(0) } else { None };
         self.modes.entry(id).or_default().push(Given { when, what: mode, told });
     }
 
-    /// Who set the mode was told that it is done.
+    /// The caller that set the mode has its answer.
     pub(crate) fn mode_told(&mut self, id: FileId, now: u64) {
         if let Some(last) = self.modes.get_mut(&id).and_then(|past| past.last_mut()) {
             last.told.get_or_insert(now);
         }
     }
 
-    /// A sync of a file that began then was answered: its mode is durable, and its names, those that it lost among them. Where a
-    /// sync of a file reaches no names by itself, that it has one.
+    /// A sync of a file that began then was answered. Durable now: its mode and its names, also those that it lost.
+    /// If a sync of a file reaches no names by itself, only that it has a name.
     pub(crate) fn file_synced(&mut self, id: FileId, began: u64, reach: Reach) {
         if reach == Reach::Nothing {
             let promised = self.held.entry(id).or_default();
@@ -98,7 +98,7 @@ impl Promises {
         }
     }
 
-    /// The power was cut, and these are the names.
+    /// Checks the names after a power cut.
     pub(crate) fn check(&self, live: &BTreeMap<NameSlot, FileId>, origin: &SimOrigin) -> Result<(), String> {
         for (slot, past) in &self.names {
             let now = live.get(slot).copied();
@@ -134,7 +134,7 @@ impl Promises {
         if live.iter().any(kept) {
             return Ok(());
         }
-        // It may have none if there was a moment when it had none.
+        // It may have no name if it had none at some moment.
         let moments = self.names.values().flatten().map(|given| given.when).filter(|when| *when >= promised);
         let named_at = |moment: u64| {
             let at = |past: &Past<Option<FileId>>| {
@@ -149,7 +149,7 @@ impl Promises {
     }
 }
 
-/// What it was at that moment as far as anybody was told, and later.
+/// What it was at that moment as far as callers knew, and what it became later.
 fn since<T>(past: &Past<T>, moment: u64) -> impl Iterator<Item = &Given<T>> {
     let first = past.iter().rposition(|given| given.told.is_some_and(|told| told < moment)).unwrap_or(0);
     past[first..].iter()

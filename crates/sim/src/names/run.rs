@@ -1,4 +1,4 @@
-//! A history of names: what its seed says, from a fresh pool to the last look.
+//! A history of names, as its seed says: from a fresh pool to the last look.
 
 use headpond_base::{CacheMode, Nanos, PoolId};
 use headpond_engine::format_pool;
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     pub(crate) tasks: Tasks,
     pub(crate) mount: Option<std::rc::Rc<Mount>>,
     pub(crate) summary: HistorySums,
-    /// How often the origin's host has come up again, and how often it had when a start was last through.
+    /// How often the origin's host has come up again, and how often it had when the last start was complete.
     pub(crate) boots: u64,
     pub(crate) settled_boots: u64,
     /// How many paths stay open, and how many files are remembered.
@@ -35,7 +35,7 @@ pub(crate) struct Run {
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Result<HistorySums, Failure> {
     let plain = Options { no_faults: true, mode: Some(CacheMode::WriteBack), ..options.clone() };
-    // The order of host writes is tried by the other histories.
+    // The other histories try the order of host writes.
     let plain = Options { host_segments: Some(options.host_segments.unwrap_or(1)), ..plain };
     let mut scenario = Scenario::new(seed, &plain);
     scenario.origin_blocks = PLENTY;
@@ -183,7 +183,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lets so many milliseconds pass.
+    /// Lets this many milliseconds pass.
     pub(crate) fn idle(&mut self, millis: u64) -> Result<(), String> {
         let until = with(|env| Nanos(env.world.now.0 + millis * Nanos::MILLISECOND.0));
         while with(|env| env.world.next_time().is_some_and(|at| at <= until)) {

@@ -1,7 +1,8 @@
-//! Who goes on: futures of applications, of the kernel and of changes that the engine asked for, in an order that the seed decides.
+//! The scheduler: futures of applications, of the kernel, and of changes that the engine asked for. The seed decides
+//! their order.
 //!
-//! Keeps true: each step lets one of them go on to its next wait, or one thing happen in the world; what is woken is polled some
-//! time later.
+//! Keeps true: each step lets one of them run to its next wait, or makes one event happen in the world. A woken task
+//! is polled some time later.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,16 +29,16 @@ struct Running {
     waker: Waker,
 }
 
-/// All of a life.
+/// All tasks of a life.
 #[derive(Default)]
 pub(crate) struct Tasks {
     running: BTreeMap<u64, Running>,
     next: u64,
-    /// Of the world and of tasks.
+    /// Steps of the world and of tasks.
     pub(crate) steps: u64,
 }
 
-/// So many steps without an end are a circle.
+/// This many steps without an end are an endless loop.
 const STEPS_MAX: u64 = 400_000;
 
 impl Tasks {
@@ -52,12 +53,12 @@ impl Tasks {
         self.running.len()
     }
 
-    /// The daemon is gone with all that it was doing. To be dropped where nothing is borrowed.
+    /// The daemon is gone, with everything that it was doing. Drop the result while nothing is borrowed.
     pub(crate) fn take_all(&mut self) -> impl Sized + use<> {
         std::mem::take(&mut self.running)
     }
 
-    /// Lets something happen. `false` if nothing is left to.
+    /// Makes something happen. `false` if nothing is left to happen.
     pub(crate) fn step(&mut self) -> Result<bool, String> {
         self.steps += 1;
         self.take_in();
@@ -89,7 +90,7 @@ impl Tasks {
         Ok(happened || !ready.is_empty() || sleepers > 0)
     }
 
-    /// What was spawned, and what the engine has asked for.
+    /// Takes in spawned tasks, and those that the engine has asked for.
     fn take_in(&mut self) {
         let (spawned, operations) = with(|env| (std::mem::take(&mut env.spawned), env.operations_asked()));
         spawned.into_iter().for_each(|task| self.spawn(task));
@@ -116,7 +117,7 @@ impl Tasks {
         }
     }
 
-    /// Lets everything end that has begun.
+    /// Lets all begun tasks end.
     pub(crate) fn drain(&mut self) -> Result<(), String> {
         let mut steps = 0;
         loop {
@@ -136,7 +137,7 @@ impl Tasks {
         }
     }
 
-    /// Carries out one thing, and all else that has begun.
+    /// Runs one task, and all others that have begun.
     pub(crate) fn carry_out<R: 'static>(&mut self, task: impl Future<Output = R> + 'static) -> Result<R, String> {
         let result = Rc::new(RefCell::new(None));
         let place = result.clone();

@@ -1,5 +1,5 @@
-//! Answers of the engine, each checked when it comes: against the model, against the origin where a promise is about that, and
-//! an error against what went wrong.
+//! Checks each answer of the engine when it comes: against the model, against the origin if a promise is about it,
+//! and errors against the injected faults.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::origin::{FileId, SpaceKind};
 use crate::rng::mix;
 
 impl Sim<'_> {
-    /// Checks what was answered.
+    /// Checks the answers.
     pub(super) fn answers(&mut self) -> Result<(), String> {
         while let Some((id, reply)) = self.world.replies.pop_front() {
             self.world.trace(|| format!("reply {id:?} {}", short_reply(&reply)));
@@ -39,7 +39,7 @@ impl Sim<'_> {
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
             Errno::NOENT => matches!(asked, Asked::CancelFlush),
             Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
-            // What rotted in an earlier life is still there.
+            // Bits that rotted in an earlier life are still there.
             Errno::IO => self.damaged || self.world.injected.excuses_errors(),
             _ => false,
         };
@@ -100,7 +100,7 @@ impl Sim<'_> {
                 self.model.acknowledge(change);
                 let seen = self.seen_ctimes.entry(file).or_default();
                 *seen = attributes.ctime.0.max(*seen);
-                // What is durable is no use without a name.
+                // Durable data is of no use without a name.
                 self.doors.entry(file).or_default().anchored |= self.model.is_durable(change);
                 self.model.check_size(id.0, attributes.size)?;
                 let alone = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
@@ -114,7 +114,7 @@ impl Sim<'_> {
                 // It may be there in part.
                 self.seen_ctimes.remove(&file);
                 if self.world.injected.flash_write > 0 {
-                    // The flash failed before it was its turn: it went to the origin.
+                    // The flash failed before its turn, so it went to the origin.
                     self.model.make_loose(change);
                 }
                 self.model.fail(change);
@@ -126,8 +126,8 @@ impl Sim<'_> {
                 Ok(())
             }
             (Asked::SyncAll { moment, files }, Reply::Done) => {
-                // Of a file whose last name is gone nobody syncs what went to the origin: should a
-                // power cut bring the name back, it is the file of some moment since its own sync.
+                // After the last name is gone, no sync covers direct writes to the file. If a power cut brings the
+                // name back, the file is as it was at some moment since its own last sync.
                 self.model.synced_all(moment, &self.gone());
                 for file in files {
                     self.doors.entry(file).or_default().anchored = true;
@@ -157,7 +157,7 @@ impl Sim<'_> {
                 Reply::Done,
             ) => Ok(()),
             (Asked::Names { .. }, Reply::Done) => {
-                // It has a later one, which no answer tells.
+                // It has a later time, which no answer shows.
                 self.seen_ctimes.clear();
                 Ok(())
             }
@@ -166,7 +166,7 @@ impl Sim<'_> {
         }
     }
 
-    /// In all modes but write-back, and of what is treated so, an acknowledged write is at the origin.
+    /// In all modes but write-back, and with such a treatment, an acknowledged write is at the origin.
     fn check_written_through(
         &self,
         file: FileId,
@@ -187,7 +187,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// After a flush the origin alone, also after a power cut, has everything.
+    /// After a flush the origin alone has everything, even after a power cut.
     fn check_flushed(&mut self, moment: Moment, files: Option<BTreeSet<FileId>>) -> Result<(), String> {
         if files.is_none() {
             self.model.synced_all(moment, &self.gone());
