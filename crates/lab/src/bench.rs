@@ -1,8 +1,8 @@
-//! How near headpond comes to the raw flash that it is on.
+//! How close headpond comes to the raw flash below it.
 //!
-//! Every figure is a ratio of two rates that were measured in turns in the same run, a count, or a time
-//! that is asked for as such. The median of several rounds is what counts, and all rounds are
-//! kept. What the figures mean and what they were is in `docs/benchmarks.md`.
+//! Every figure is a ratio of two rates measured in turns in the same run, a count, or a time that was asked for. The
+//! median of several rounds counts, and all rounds are kept. `docs/benchmarks.md` says what the figures mean, and
+//! what they were.
 
 mod counting;
 mod engine;

@@ -1,6 +1,6 @@
-//! Runs a command to its end, and shows it as it would be typed.
+//! Runs a command to its end, and shows it as you would type it.
 //!
-//! Invariant: a command that fails is reported with its words and with what it printed.
+//! Invariant: the report of a failed command has its words and its output.
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsStr;

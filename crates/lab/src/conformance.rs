@@ -1,6 +1,6 @@
 //! Conformance: other people's tests of file systems on a mount, in every cache mode.
 //!
-//! - fsx: random operations on files, each read compared with what must be there;
+//! - fsx: random operations on files; each read is compared with the right bytes;
 //! - fio: files written, synced, verified, and verified again from the origin alone after the unmount;
 //! - pjdfstest: the rules of POSIX, compared with the origin's own file system.
 

@@ -1,8 +1,7 @@
-//! A database on trial: what the kill test asks of each kind, so that its rounds and its ledger are
-//! the same for all of them.
+//! A database under test: what the kill test asks of each kind. Its rounds and its ledger are the same for all kinds.
 //!
-//! Invariant: each kind is set up so that a commit it acknowledges is durable by its own manual.
-//! What is lost then was lost below it.
+//! Invariant: each kind is set up so that, by its own manual, a commit that it acknowledges is durable. A lost commit
+//! was then lost below the database.
 
 use crate::failure::Result;
 use crate::service::Service;

@@ -1,12 +1,11 @@
-//! The main job, shown: one database, one load, the slow directory as it is and the same directory
-//! with headpond in front.
+//! The main job, shown: one database and one load, on the bare slow directory and on the same directory with headpond
+//! in front.
 //!
 //! Invariants:
-//! - both sides are the same data, the same server, the same settings, the same load; with the
-//!   modelled disk both go through headpond, one in pass-through mode, so that the model and the
-//!   price of FUSE are the same on both;
-//! - what counts is decided by the clock alone, before anything runs: the warm-up of either side
-//!   is thrown away and shown shaded.
+//! - Both sides have the same data, server, settings and load. With the modelled disk both go through headpond, one
+//!   in pass-through mode, so that the model and the price of FUSE are the same for both.
+//! - The clock alone decides what counts, before anything runs: the warm-up of each side is dropped, and shown
+//!   shaded.
 
 mod chart;
 pub(crate) mod machine;

@@ -1,4 +1,4 @@
-//! What went wrong in an experiment: what was being done, with which command, and what it said.
+//! The failure of an experiment: what it was doing, with which command, and the command's output.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,5 @@
-//! fio with verification: a file is filled with bytes that tell where and in which run they were
-//! written, and read back, at once or much later.
+//! fio with verification: it fills a file with bytes that say where and in which run they were written, and reads
+//! them back, at once or much later.
 
 use crate::command;
 use crate::failure::Result;

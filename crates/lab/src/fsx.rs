@@ -1,5 +1,5 @@
-//! fsx, the file system exerciser: random operations on one file, each read compared with what must
-//! be there. It ends at the first difference.
+//! fsx, the file system exerciser: random operations on one file, with each read compared with the right bytes. It
+//! ends at the first difference.
 
 use crate::command;
 use crate::failure::{Failure, Result};

@@ -1,13 +1,13 @@
-//! A guest of User Mode Linux: another kernel as a process, for file systems and servers that this machine's kernel has not got,
-//! and for cuts that must not be its own.
+//! A guest of User Mode Linux: another kernel as a process. It has file systems and servers that this machine's
+//! kernel lacks, and takes power cuts that this machine must not take.
 //!
-//! It boots with this machine's root read-only, a script as init, and an empty disk. What the script prints comes over the
-//! console, line by line.
+//! It boots with this machine's root read-only, a script as init, and an empty disk. The script's output comes over
+//! the console, line by line.
 //!
 //! Invariants
-//! - It is one process group of its own, and all of it is killed by that: helpers outlive their first process.
-//! - It never runs longer than it was given.
-//! - It changes nothing of this machine but its own disk: everything else that it writes lies in its memory.
+//! - It is one process group of its own, and the whole group is killed: helpers outlive their first process.
+//! - It never runs longer than its limit.
+//! - It changes nothing of this machine except its own disk: everything else that it writes lies in its memory.
 
 mod wide_registers;
 

@@ -1,12 +1,10 @@
-//! The kill test: a database on a mount under load, the daemon killed at a random moment, again and
-//! again; nothing that a client saw committed may be missing afterwards.
+//! The kill test: a database on a mount under load. The daemon is killed at a random moment, again and again. No
+//! commit that a client saw may be missing afterwards.
 //!
-//! A killed process leaves the kernel and the flash alone, so a kill by itself loses nothing that was
-//! written. Rounds in which the flash loses what was not synced ([`FlashAtKill::LosesUnsynced`]) are as
-//! bad for the log as a power cut.
+//! A kill leaves the kernel and the flash alone, so by itself it loses nothing that was written. In some rounds the
+//! flash also loses unsynced writes ([`FlashAtKill::LosesUnsynced`]). For the log these are as bad as a power cut.
 //!
-//! What it does not show: the origin keeps what its kernel was given. Power cuts of the origin are
-//! the simulator's part.
+//! It does not show power cuts of the origin: the origin's kernel keeps what it got. The simulator tests those.
 
 use crate::command;
 use crate::database::{Database, Pages, Places};

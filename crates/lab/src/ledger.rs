@@ -1,11 +1,10 @@
-//! Clients that write down, outside the database, each transaction that was committed.
+//! Clients that record, outside the database, each committed transaction.
 //!
-//! Invariant: a number stands in a client's ledger, durably, only after the database has said that
-//! the transaction of that number is committed. So whatever happens to the storage below, every
-//! number in a ledger must be found in the database afterwards.
+//! Invariant: a number stands in a client's ledger, durably, only after the database has acknowledged the commit of
+//! that transaction. So whatever happens to the storage below, the database must later have every number in a ledger.
 //!
-//! A transaction moves an amount between two accounts and writes that down in a journal table: a
-//! transaction that survived in part shows, because the accounts then differ from the journal.
+//! A transaction moves an amount between two accounts and records that in a journal table. If only a part of it
+//! survives, the accounts differ from the journal.
 
 use crate::command;
 use crate::database::Database;

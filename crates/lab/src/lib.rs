@@ -1,11 +1,11 @@
-//! The lab: experiments on headpond with real databases, run the way a user would run them.
+//! The lab: experiments on headpond with real databases, run as a user would run them.
 //!
 //! Invariants:
-//! - headpond is used through its command line only, never through its insides, so what an
-//!   experiment shows is what a user gets;
-//! - whatever an experiment starts it ends by process id, and whatever it mounts it unmounts, also
-//!   when it fails or is interrupted;
-//! - a system's own database server, its data and its configuration are never touched.
+//! - An experiment uses headpond only through its command line, never through its insides. So it shows what a user
+//!   gets.
+//! - An experiment ends everything that it started, by process id, and unmounts everything that it mounted, even
+//!   after a failure or an interruption.
+//! - It never touches a system's own database server, its data or its configuration.
 
 pub mod command;
 pub mod conformance;

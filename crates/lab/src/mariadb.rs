@@ -1,7 +1,7 @@
 //! A MariaDB server of the experiment's own: its own directory, its own socket, no network.
 //!
-//! Invariant: the system's server, its data and its configuration files are neither read nor
-//! written (`--no-defaults`), and no port is opened.
+//! Invariant: it neither reads nor writes the system's server, its data and its configuration files
+//! (`--no-defaults`), and opens no port.
 
 use crate::command;
 use crate::database::{Database, Pages, Places};

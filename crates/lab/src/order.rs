@@ -1,13 +1,12 @@
-//! Promises 1 to 3 by themselves, on a real mount: a writer that hardly ever syncs, killed with its
-//! daemon's flash losing what was not synced. What is there afterwards must be the files as they were
-//! after one of the writes: not before the last sync, none of a later write without all earlier
-//! ones, in all files together, and no write in part.
+//! Promises 1 to 3 alone, on a real mount. A writer that hardly ever syncs is killed, and its daemon's flash loses
+//! unsynced writes. Afterwards the files must be as they were after one of the writes, all files together. That write
+//! may not be earlier than the last sync. No later write may be there without all earlier ones, and none in part.
 //!
-//! One thing is the kernel's: a write that begins inside a page which it does not have in its cache comes
-//! as two requests, first what belongs to that page, then the rest. Such a write counts as two here.
+//! The kernel has one exception. If a write begins inside a page that its cache lacks, it comes as two requests:
+//! first the part in that page, then the rest. Such a write counts as two here.
 //!
-//! Databases sync before they promise anything, so a log that broke its order between two syncs would
-//! go unnoticed by them.
+//! Databases sync before they promise anything, so they would not notice a log that broke its order between two
+//! syncs.
 
 use crate::failure::{Failure, Result};
 use crate::kill::FlashAtKill;

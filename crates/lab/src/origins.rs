@@ -1,11 +1,11 @@
-//! Origins of every kind: headpond in front of each file system that people have, and in front of one that goes away, forgets
-//! and is taken over.
+//! Origins of every kind: headpond in front of each common file system, and in front of one that goes away, forgets
+//! or is taken over.
 //!
-//! A case is a question, an origin is where it is asked. File systems of this machine's kernel are made on images and asked
-//! here (`host.rs`, and a file for each question); others are asked in a guest, each by a script with a function for each
-//! case, which prints `CASE name: what was found`, or ends the script.
+//! A case is a question, and an origin is where it is asked. File systems of this machine's kernel lie on images, and
+//! their cases run here (`host.rs`, and a file for each question). Others run in a guest. Each of those has a script
+//! with a function for each case, which prints `CASE name: what was found`, or ends the script.
 //!
-//! Invariant: a case that fails hides no other. All are tried, the table has a row for each, and then the run fails.
+//! Invariant: a failed case hides no other. All cases run, the table has a row for each, and then the run fails.
 
 mod full;
 mod host;

@@ -1,8 +1,8 @@
-//! pjdfstest, the suite of POSIX file operations: run on a mount and on the file system of its origin,
-//! and compared test by test.
+//! pjdfstest, the suite of POSIX file operations. It runs on a mount and on the origin's file system, and the results
+//! are compared test by test.
 //!
-//! Invariant: a test that the origin's file system passes counts as a failure of headpond unless it
-//! passes on the mount too, or is left out there by the suite itself, which is told.
+//! Invariant: a test that passes on the origin's file system counts as a failure of headpond if it fails on the
+//! mount. If the suite itself skips it there, the report says so.
 
 use crate::command;
 use crate::failure::{Failure, Result};

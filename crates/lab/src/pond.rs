@@ -1,6 +1,6 @@
-//! headpond as a user runs it: its commands, and the figures that `headpond status --json` tells.
+//! headpond as a user runs it: its commands, and the figures of `headpond status --json`.
 //!
-//! Invariant: a mount is taken down when its owner lets go of it, also after its daemon was killed.
+//! Invariant: the drop of the owner takes the mount down, even after the daemon was killed.
 
 use crate::command;
 use crate::failure::{Failure, Result};

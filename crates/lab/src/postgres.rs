@@ -1,9 +1,8 @@
 //! A PostgreSQL server of the experiment's own: its own directory, its own socket, no network.
 //!
 //! Invariants:
-//! - The system's server, its data and its configuration files are neither read nor written, and no
-//!   port is opened.
-//! - Page checksums are on, so a page that is old in part shows in any check that reads it.
+//! - It neither reads nor writes the system's server, its data and its configuration files, and opens no port.
+//! - Page checksums are on, so any check that reads a partly old page notices it.
 
 use crate::command;
 use crate::database::{Database, Places};

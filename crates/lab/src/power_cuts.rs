@@ -1,9 +1,10 @@
-//! Power cuts of a whole machine: a guest with the origin on one disk and the pool on another, both with volatile caches, killed
-//! when a flush arrives; both disks lose, tear and reorder what was not flushed. Then it is started again and checked.
+//! Power cuts of a whole machine. A guest has the origin on one disk and the pool on another, both with volatile
+//! caches. It is killed when a flush arrives, and both disks lose, tear and reorder unflushed writes. Then it starts
+//! again and is checked.
 //!
-//! The disks are served by this process (`vhost`), so it alone decides what outlives the cut (`cache`, [`power`]). Inside,
-//! several writers work on a mount and print each record that was acknowledged; the [`ledger`] out here keeps them, and after the
-//! next start every one of them must be there: on the mount, and in half of the starts, after an unmount, at the bare origin.
+//! This process serves the disks (`vhost`), so it alone decides what outlives the cut (`cache`, [`power`]). Inside,
+//! several writers work on a mount and print each acknowledged record. The [`ledger`] out here keeps them. After the
+//! next start every one must be there: on the mount and, in half of the starts, at the bare origin after an unmount.
 //!
 //! Invariants
 //! - A cut counts only if a disk had something to lose.

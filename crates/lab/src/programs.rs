@@ -1,5 +1,5 @@
-//! Where other people's test programs are: fsx and pjdfstest come from the registry of crates, and the
-//! set-up of `./test` builds them into `target/tools`.
+//! The places of other people's test programs. fsx and pjdfstest come from the registry of crates; the set-up of
+//! `./test` builds them into `target/tools`.
 
 use std::path::{Path, PathBuf};
 

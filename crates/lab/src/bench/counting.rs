@@ -1,8 +1,8 @@
-//! What counting by file, process and rule costs: one load runs on one mount all the time, the setting `counting` is
-//! switched on and off beneath it, and what the mount answers between two switches is counted.
+//! The cost of counting by file, process and rule. One load runs on one mount all the time. The bench switches the
+//! setting `counting` on and off meanwhile, and counts the mount's answers between two switches.
 //!
-//! A slice is so short that the machine is about the same for the two of a pair; which of them comes first changes from pair
-//! to pair. The cost is one minus the median of the pairs' ratios, with the interval that holds it in 95 of 100 such runs
+//! A slice is so short that the machine is about the same for both slices of a pair. The order within the pairs
+//! changes from pair to pair. The cost is one minus the median of the pairs' ratios, with its interval at 95 %
 //! (percentile bootstrap over the pairs).
 
 use std::time::{Duration, Instant};

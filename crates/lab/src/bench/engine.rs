@@ -1,6 +1,6 @@
-//! The engine and its shard alone, without a front door: reads that all hit.
+//! The engine and its shard alone, without a front door: reads that always hit.
 //!
-//! The readers ask again from within their answers, so that no other thread has part in it.
+//! The readers ask again from within their answers, so that no other thread takes part.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,8 @@
-//! The peer that reads are compared with: nbdkit's file plugin with its cache filter.
+//! The program that reads are compared with: nbdkit's file plugin with its cache filter.
 //!
-//! nbdkit reads its file through the system's page cache. With memory to spare it soon serves from memory what headpond serves from
-//! flash; that comparison is told as what it is. For the other, nbdkit and the pages that it reads get a control
-//! group with a fraction of the data's size, so that both sides read flash.
+//! nbdkit reads its file through the system's page cache. With memory to spare it soon serves from memory what
+//! headpond serves from flash, and the report says so. For the other comparison, nbdkit and the pages that it reads
+//! get a control group with a fraction of the data's size, so that both sides read flash.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What a read that hits takes longer where the record is packed: files of the same bytes on one mount, each packed in its
-//! own way by a rule, read in turns.
+//! How much longer a hit takes if its record is packed. Files with the same bytes lie on one mount. A rule packs each
+//! in its own way, and they are read in turns.
 
 use std::path::Path;
 

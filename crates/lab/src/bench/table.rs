@@ -1,4 +1,4 @@
-//! Results as people and as programs read them.
+//! Results as a table for people, and as JSON.
 
 use serde_json::{Value, json};
 

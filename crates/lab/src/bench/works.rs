@@ -1,5 +1,4 @@
-//! What is measured. Everything that a ratio is made of runs in turns within one round, so that both
-//! sides see the same machine.
+//! The measurements. The parts of a ratio run in turns within one round, so that both sides see the same machine.
 
 use std::time::{Duration, Instant};
 

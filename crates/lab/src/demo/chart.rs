@@ -1,4 +1,4 @@
-//! Draws curves over time as SVG, without help from anywhere: no network, no library.
+//! Draws curves over time as SVG. It needs no network and no library.
 //!
 //! Invariant: every curve of a page has the same axis of time, and the warm-up is shaded.
 

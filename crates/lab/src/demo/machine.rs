@@ -1,4 +1,4 @@
-//! The machine that the demo runs on: what it is, and how busy its processors are.
+//! The machine of the demo: its properties, and how busy its processors are.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The page that a demo leaves: one file that needs nothing else, not even a network.
+//! The page of a demo: one file that needs nothing else, not even a network.
 
 use super::Outcome;
 use super::chart::{Chart, ChartCurve, Scale};

@@ -1,4 +1,4 @@
-//! What the demo does with which settings, and how long each part should take.
+//! The steps of the demo with their settings, and how long each should take.
 
 use crate::failure::{Failure, Result};
 use crate::mariadb::MariadbSettings;

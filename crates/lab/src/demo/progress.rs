@@ -1,7 +1,7 @@
-//! Shows what goes on and how long it still takes.
+//! Shows what the demo does, and how long it still takes.
 //!
-//! On a terminal this is one line that is written over and over; elsewhere, as in the log of a CI
-//! run, it is one line for each step and one every ten seconds.
+//! On a terminal it rewrites one line. Elsewhere, as in the log of a CI run, it writes a line for each step and one
+//! every ten seconds.
 
 use super::plan::{Plan, Step};
 use std::io::{IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! One side of the comparison: runs the load and keeps what every second looked like.
+//! One side of the comparison: runs the load and records every second of it.
 
 use super::machine::CpuTime;
 use super::plan::{Plan, Step};

@@ -1,9 +1,9 @@
-//! Where the demo's data lies: the scratch directory, the origin, the flash.
+//! The places of the demo's data: the scratch directory, the origin, the flash.
 //!
 //! Invariants:
 //! - both sides start from byte-identical copies of the tables, written to the origin in one go
 //!   and out of the page cache;
-//! - of the user's own directories only what the demo made there is ever written or removed.
+//! - In the user's own directories, the demo writes and removes only what it made there.
 
 use super::plan::{FLASH_SIZE, Options};
 use crate::command;

@@ -1,7 +1,7 @@
 //! The file of an experiment: TOML that users copy and edit.
 //!
-//! Invariant: a name that the file does not know, or a value that makes no sense, is an error that says where, and
-//! never something silently left out.
+//! Invariant: an unknown name, or a value that makes no sense, is an error with its place. It is never silently left
+//! out.
 
 use super::Software;
 use crate::failure::{Failure, Result};

@@ -1,7 +1,7 @@
-//! How even something is over time: averages of 10 s, and by how much they differ.
+//! How even a rate is over time: averages of 10 s, and how much they differ.
 //!
-//! Invariant: windows are cut by the clock from the end of the warm-up on, whole ones only, so that two runs of one
-//! plan are cut alike. What falls on both sides of a cut is shared out by time.
+//! Invariant: the clock cuts windows from the end of the warm-up on, whole ones only. So two runs of one plan are cut
+//! in the same way. An interval that spans a cut is divided by time.
 
 use super::Record;
 use headpond_measure::Summary;

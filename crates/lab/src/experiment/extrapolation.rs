@@ -1,9 +1,9 @@
-//! How far a load is from what its storage can do, where its processors ran out first: the calculation that is made
-//! when a fast device is measured with too few processors.
+//! How far a load is from the limit of its storage, if its processors ran out first. You need this calculation when
+//! you measure a fast device with too few processors.
 //!
-//! It rests on an assumption that it shows: what an operation costs, of a processor and of the device, stays the
-//! same however many of them run at once. Where sides with different numbers of processors were measured, how far that
-//! was off between them is told too.
+//! It rests on an assumption, and shows it: an operation costs the same processor time and device time however many
+//! run at once. If sides with different numbers of processors were measured, the report also says how wrong that was
+//! between them.
 
 use super::judge::{PROCESSORS_FULL, SessionJudgement};
 use super::{Plan, Record};

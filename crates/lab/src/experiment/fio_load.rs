@@ -1,8 +1,8 @@
 //! A load by fio: its command, and what it prints.
 //!
-//! fio tells its totals once a second, histograms included. What counts is the last of these reports less the one
-//! at the end of the warm-up, so every percentile is that of the requests that count, and of each second too.
-//! Where requests are due at a rate, latencies are those of [`open_loop`](super::open_loop).
+//! fio reports its totals once a second, with histograms. The result is the last report minus the one at the end of
+//! the warm-up. So every percentile is that of the requests that count, and there is one for each second, too. If
+//! requests are due at a rate, latencies are those of [`open_loop`](super::open_loop).
 
 use super::plan::Point;
 use super::record::{Figures, Second};

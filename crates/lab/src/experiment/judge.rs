@@ -1,8 +1,8 @@
-//! What the runs of a session mean: each side against the one that it is compared with, point by point, and what was
-//! the limit.
+//! What the runs of a session mean: a comparison of each side with its counterpart, point by point, and the limit of
+//! each.
 //!
-//! Invariant: "times" is only claimed where a test says that chance is no likely reason; else it says `~`, or that
-//! there are too few runs to tell.
+//! Invariant: it claims "times" only if a test says that chance is an unlikely reason. Otherwise it says `~`, or that
+//! there are too few runs.
 
 use super::{Plan, Record, Settling};
 use headpond_measure::{MannWhitney, RUNS_MIN, RatioInterval, Summary, mann_whitney, ratio_of_medians};

@@ -1,10 +1,10 @@
-//! Flash that takes no more than so many bytes of writes a second: a file system of its own on a loop device, which the
-//! kernel slows down for everybody (cgroup v1, the root group of `blkio`).
+//! Flash that takes at most so many bytes of writes a second: a file system of its own on a loop device, which the
+//! kernel slows down for all processes (cgroup v1, the root group of `blkio`).
 //!
-//! Reads are not slowed down, and neither is what is written while nobody measures: setting a side up would take longer
-//! than its runs.
+//! Reads are not slowed down, and neither are writes outside a measurement: otherwise the set-up of a side would take
+//! longer than its runs.
 //!
-//! Invariant: limit, mount, loop device and file are gone with their owner, also when something fails.
+//! Invariant: limit, mount, loop device and file go with their owner, even after a failure.
 
 use super::place;
 use crate::command;

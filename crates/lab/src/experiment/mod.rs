@@ -1,14 +1,14 @@
-//! Experiments as files: what is run on which storage, measured, judged and drawn.
+//! Experiments as files: what runs on which storage, and how it is measured, judged and drawn.
 //!
-//! A [`Definition`] says what to do, [`Target`]s say on what, a [`Plan`] puts both in an order that is fair, the
-//! runner carries it out, and [`judge`](judge::judge) and the report say what it means.
+//! A [`Definition`] says what to do, [`Target`]s say on what, and a [`Plan`] puts both in a fair order. The runner
+//! carries the plan out. [`judge`](judge::judge) and the report say what the result means.
 //!
 //! Invariants:
-//! - one thing differs between two sides that are compared; they take turns (A B B A) within one session;
-//! - the warm-up of every run is thrown away, and shown; it is decided by the clock before the run, and where a run
-//!   goes on until it is steady, by a rule;
-//! - only what the lab made itself is written or removed, unless a place was named with `--destroy`;
-//! - a run that ended is on disk before the next begins, so an interrupted session goes on where it was.
+//! - Two compared sides differ in one thing. They take turns (A B B A) within one session.
+//! - The warm-up of every run is dropped, and shown. The clock decides its length before the run, or a rule if the
+//!   run goes on until it is steady.
+//! - The lab writes and removes only what it made itself, unless a place was named with `--destroy`.
+//! - A run is on disk before the next begins, so an interrupted session continues where it was.
 
 pub mod commands;
 mod counters;

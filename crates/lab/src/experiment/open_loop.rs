@@ -1,14 +1,14 @@
-//! fio at a fixed rate as an open loop: a request's latency counts from when it was due, sent late or not.
+//! fio at a fixed rate as an open loop: a request's latency counts from its due time, even if it was sent late.
 //!
-//! fio has a mode of its own for this (`--io_submit_mode=offload`), but fio 3.33 with it does not end. At a rate it
-//! sends a thread's k-th request not before k divided by the rate, counted from its start and not from the request
-//! before. So all that is needed is when each was sent, and that is in its log: when each ended, in milliseconds, and
-//! how long it took. What it was sent late is added to its latency.
+//! fio has a mode of its own for this (`--io_submit_mode=offload`), but fio 3.33 does not end in that mode. At a
+//! rate, fio sends a thread's k-th request no earlier than k divided by the rate. It counts from the thread's start,
+//! and not from the request before. So it is enough to know when each request was sent. fio's log has that: the end
+//! of each request in milliseconds, and its length. The delay of the sending is added to the latency.
 //!
 //! Invariants:
-//! - no latency comes out shorter than fio's own, and none more than a millisecond too short: the log's moments are
-//!   cut to milliseconds, downwards, so lateness below one is not seen and never made up;
-//! - a request counts where it was due, so that a stall at the end of the warm-up stays in the warm-up.
+//! - No latency is shorter than fio's own, and none is more than a millisecond too short. The log rounds times down
+//!   to milliseconds, so a delay below one is not seen, and never made up.
+//! - A request counts at its due time, so a stall at the end of the warm-up stays in the warm-up.
 
 use super::record::{Figures, Second};
 use crate::failure::{Failure, Result};

@@ -1,7 +1,7 @@
 //! A load by PostgreSQL's own pgbench: its commands, and what it prints.
 //!
-//! Invariant: figures are of the seconds that count. pgbench knows no warm-up, so they are put together from what it tells
-//! of each second; percentiles it does not tell.
+//! Invariant: figures are of the seconds that count. pgbench has no warm-up, so the lab adds up pgbench's figures of
+//! each second. pgbench gives no percentiles.
 
 use super::definition::PGBENCH_SCRIPTS;
 use super::plan::Point;

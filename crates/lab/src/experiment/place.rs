@@ -1,9 +1,10 @@
 //! Places that the lab may write to.
 //!
 //! Invariants:
-//! - in a directory of the user's the lab makes one of its own, and writes and removes nothing beside it;
-//! - a device, or a file that exists, is touched only if it was named with `--destroy`, and never while it is in use;
-//! - what the lab made goes away with its owner, also when it fails or is interrupted.
+//! - In a user's directory the lab makes one of its own, and writes and removes nothing beside it.
+//! - The lab touches a device, or an existing file, only if it was named with `--destroy`, and never while it is in
+//!   use.
+//! - What the lab made goes with its owner, even after a failure or an interruption.
 
 use crate::failure::{Failure, Result};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};

@@ -1,7 +1,7 @@
-//! What is run on what, in which order, how long it takes and how much it writes: known before anything starts.
+//! What runs on what, in which order, how long it takes and how much it writes: known before anything starts.
 //!
-//! Invariant: sides take turns. In the first repetition they come in their order, in the next in the reverse one
-//! (A B B A ...), so that a machine that gets slower or faster meanwhile favours none.
+//! Invariant: sides take turns. The first repetition has them in order, the next in reverse (A B B A ...). So a
+//! machine that becomes slower or faster favours no side.
 
 use super::{Case, Definition, Kind, Load, Target, Vary};
 use crate::failure::{Failure, Result};

@@ -1,7 +1,7 @@
-//! Which processors a side runs on, where it may not have all of them.
+//! The processors of a side that may not use all of them.
 //!
-//! Invariant: what is started while a [`Confined`] lives runs on its processors and no others, and so does all that it
-//! starts; afterwards the lab itself runs where it ran before.
+//! Invariant: a program that starts while a [`Confined`] lives runs only on its processors, and so do its children.
+//! After that the lab itself runs where it ran before.
 
 use crate::failure::{Failure, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

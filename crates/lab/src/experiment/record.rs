@@ -1,4 +1,4 @@
-//! What one run was like: everything that the report tells, as it is kept in the run's JSON file.
+//! The record of one run: everything in the report, as the run's JSON file has it.
 
 use serde::{Deserialize, Serialize};
 

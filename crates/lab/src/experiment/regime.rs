@@ -1,13 +1,13 @@
-//! What a cache was doing while it was measured: taking in what it did not hold, serving what it holds, or waiting for
-//! the origin to take what it has to give.
+//! What a cache did during a measurement: it filled with data that it lacked, served data that it had, or waited for
+//! the origin to take dirty data.
 //!
-//! The figures of one say nothing of another, so each run tells how much of it was of which. By the mount's own counters,
-//! in windows of five seconds:
+//! The figures of one regime say nothing about another, so each run says how much of it was in which. The mount's own
+//! counters decide, in windows of five seconds:
 //!
-//! - **destage-bound**: of the load's operations, more than one in a hundred had to wait for room or for destage;
-//! - **cold fill**: else, what the pool holds grew by more than a hundredth, and of the blocks that were read, if any,
-//!   more than two in a hundred were missing: a log that grows beside reads that hit changes nothing for anybody;
-//! - **warm**: else.
+//! - **destage-bound**: more than one in a hundred of the load's operations waited for room or for destage;
+//! - **cold fill**: otherwise, if the pool's content grew by more than a hundredth, and more than two in a hundred of
+//!   the blocks read, if any, were misses; a log that grows beside reads that hit makes no difference;
+//! - **warm**: otherwise.
 //!
 //! Invariant: every moment between the first and the last look at the counters is in exactly one stretch.
 

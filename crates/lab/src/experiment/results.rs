@@ -1,4 +1,4 @@
-//! A session on disk: what was asked for, and every run that ended.
+//! A session on disk: its experiment, and every run that ended.
 //!
 //! ```text
 //! session.json       the experiment, the targets, the machine, the versions, the seed
@@ -6,7 +6,7 @@
 //! logs/0007.txt      what its load printed
 //! ```
 //!
-//! Invariant: a file of a run is there whole or not at all, so that a session goes on after whatever ended it.
+//! Invariant: the file of a run exists whole or not at all, so that a session continues after any interruption.
 
 use super::{Definition, Plan, Record, Target};
 use crate::failure::{Failure, Result};

@@ -1,4 +1,4 @@
-//! Carries a plan out: visit by visit, run by run, each kept as soon as it ended.
+//! Carries a plan out: visit by visit, run by run. Each run is saved as soon as it ends.
 
 use super::counters::watch;
 use super::plan::{Plan, Visit, duration};

@@ -1,4 +1,4 @@
-//! Whether the numbers of a run make sense: they are looked at each time, and a doubt is printed in the report.
+//! Whether the numbers of a run make sense. Every run is checked, and the report prints the doubts.
 
 use super::Record;
 

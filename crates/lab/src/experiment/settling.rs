@@ -1,9 +1,9 @@
-//! Where a run settles that is asked to go on until it is steady.
+//! Where a run settles, if it is to go on until it is steady.
 //!
 //! Invariants:
-//! - how long it goes on is fixed beforehand; where it settled is judged from its end, so that the even beginning of
-//!   a cache that has room, or of a fresh card, is not taken for what stays;
-//! - rounds are of equal length by the clock, and a part of a round at the end is in none.
+//! - The length of the run is fixed beforehand. Its end decides where it settled, so that the even beginning of a
+//!   cache with room, or of a fresh card, does not pass for the steady state.
+//! - Rounds have equal length by the clock. A partial round at the end does not count.
 
 use super::Record;
 use super::record::{Second, Settling, Steadiness};

@@ -1,9 +1,9 @@
-//! One side, set up for its runs: a fresh place, the data in it, a mount or a server before it.
+//! One side, set up for its runs: a fresh place, its data, and a mount or a server in front.
 //!
 //! Invariants:
-//! - each visit begins with the same data, out of the page cache, and with an empty pool;
-//! - the origin is written through the mount, or while nothing is mounted: never behind a mount's back;
-//! - the mount goes before the directories that it uses, also on the way out of a failure.
+//! - Each visit begins with the same data, out of the page cache, and with an empty pool.
+//! - The origin is written through the mount, or while nothing is mounted: never past a mount.
+//! - The mount goes before the directories that it uses, even after a failure.
 
 use super::limited::{Limit, Limited};
 use super::open_loop::Waits;

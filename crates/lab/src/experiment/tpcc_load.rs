@@ -1,7 +1,7 @@
-//! A load by the rules of TPC-C, which sysbench carries out: its commands, and what it prints.
+//! A load by the rules of TPC-C, run by sysbench: its commands, and what it prints.
 //!
-//! The load itself (schema, rows, the five transactions, consistency conditions) is in `crates/lab/tpcc`, which cites
-//! the standard's clauses and says what differs from it.
+//! The load itself (schema, rows, the five transactions, consistency conditions) is in `crates/lab/tpcc`. It cites
+//! the standard's clauses, and says where it differs.
 
 use super::plan::Point;
 use super::record::Transactions;

@@ -1,10 +1,11 @@
-//! The full disk: a small origin is filled through the mount, and the same is done on the bare file system.
+//! The full disk: a small origin is filled through the mount, and then in the same way on the bare file system.
 //!
 //! What must be so
 //! - "No space" comes at the write or at its fsync. The flush and the unmount after that succeed.
-//! - What was taken is at the origin, byte by byte, once the mount is gone.
-//! - About as much is taken as on the bare file system, and it takes as much there (`du`).
-//! - What was removed makes room again. What is there is overwritten wherever the bare file system does so when full.
+//! - The origin has all accepted data, byte by byte, once the mount is gone.
+//! - It accepts about as much as the bare file system, and the data takes as much space there (`du`).
+//! - A removal makes room again. Existing data can be overwritten wherever the bare file system allows that when
+//!   full.
 
 use super::TriedOrigin;
 use super::host::FileSystem;

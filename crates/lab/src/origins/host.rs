@@ -1,9 +1,9 @@
 //! A file system of its own, on an image or in memory, for one case.
 //!
 //! Invariants
-//! - It is unmounted when its owner lets go of it, and its loop device goes with it.
-//! - It is empty when it is made. A process with a mount name space of its own may still hold the one before, with its loop
-//!   device: the kernel would mount that once more for the same image. So each has an image of its own.
+//! - Its owner's drop unmounts it, and removes its loop device.
+//! - It is empty at first. A process with a mount namespace of its own may still hold an earlier one with its loop
+//!   device, and the kernel would mount that again for the same image. So each has an image of its own.
 
 use super::TriedOrigin;
 use crate::command;

@@ -1,4 +1,4 @@
-//! The daemon is killed under load, on an origin: databases, and a writer that hardly ever syncs.
+//! Kills the daemon under load, on an origin: databases, and a writer that hardly ever syncs.
 
 use super::host::{FileSystem, ROOMY_MIB};
 use super::{Options, TriedOrigin};

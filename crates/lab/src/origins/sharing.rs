@@ -1,9 +1,9 @@
-//! Blocks of the origin that are shared behind the mount's back, on a disk that is nearly full: an overwrite that would have
-//! needed no space needs some from then on.
+//! Blocks of the origin that are shared past the mount, on a disk that is nearly full. An overwrite that needed no
+//! space before now needs some.
 //!
 //! What must be so
 //! - "No space" comes at the write or at its fsync. The flush and the unmount after that succeed.
-//! - What was taken is at the origin, byte by byte; the copy is what the origin was when the copy was made.
+//! - The origin has all accepted data, byte by byte. The copy is the origin as it was when the copy was made.
 
 use super::TriedOrigin;
 use super::full::{free, pattern};

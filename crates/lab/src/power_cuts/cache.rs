@@ -1,10 +1,10 @@
-//! A disk's volatile cache: what was written and not flushed, and what a power cut leaves of it.
+//! A disk's volatile cache: unflushed writes, and what a power cut leaves of them.
 //!
 //! Invariants
-//! - Pure: it holds sectors and decides by a seed; the medium is its owner's.
+//! - It is pure: it holds sectors and decides by a seed. Its owner has the medium.
 //! - A read after a write sees the write, flushed or not.
-//! - What a flush hands over is no longer the cut's to lose.
-//! - The cut may keep any of the writes, in any order, and of a torn one any of its sectors, but no byte that nobody wrote.
+//! - A cut cannot lose what a flush handed over.
+//! - A cut may keep any of the writes, in any order, and any sectors of a torn one, but no byte that no writer wrote.
 
 use crate::random::{below, next};
 use std::collections::{HashMap, VecDeque};

@@ -1,8 +1,8 @@
-//! The ledger outside the guest: which records were acknowledged, and what the checks have found so far.
+//! The ledger outside the guest: the acknowledged records, and what the checks have found so far.
 //!
 //! Invariants
 //! - A record counts once its line has come over the console. Lines come in order, one number after the other.
-//! - What was found after a cut is what must be found from then on: recovery may not come to another result later.
+//! - What a check found after a cut, later checks must find, too: recovery may not come to another result later.
 
 use crate::failure::{Failure, Result};
 use std::path::Path;

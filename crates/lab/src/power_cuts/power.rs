@@ -1,9 +1,9 @@
-//! The power of a machine with two disks: on, until a flush that was chosen before arrives; then off for both at once.
+//! The power of a machine with two disks. It is on until a chosen flush arrives, and then off for both at once.
 //!
 //! Invariants
-//! - Both disks lose power in the same moment, between two requests. From then on no request is answered.
+//! - Both disks lose power at the same moment, between two requests. From then on no request gets an answer.
 //! - The flush that the cut meets is not carried out.
-//! - A cut meets something unflushed, or it waits for the next flush.
+//! - A cut needs something unflushed; otherwise it waits for the next flush.
 
 use super::cache::{Odds, Piece, SECTOR, Unflushed, VolatileCache};
 use std::fs::File;

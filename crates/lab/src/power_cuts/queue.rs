@@ -1,10 +1,10 @@
 //! A guest's memory, and the ring of requests in it (virtio's split virtqueue).
 //!
-//! The memory is a file that guest and server share. It is read and written by system calls, not mapped: slower, and without
-//! `unsafe`. The kernel keeps both views the same, and a system call is a barrier.
+//! The memory is a file that guest and server share. The server uses system calls and not a mapping: slower, but
+//! without `unsafe`. The kernel keeps both views the same, and a system call is a barrier.
 //!
 //! Invariants
-//! - An address that is not in the guest's memory is an error, never a read of something else.
+//! - An address outside the guest's memory is an error, never a read of something else.
 //! - A chain ends: it has at most as many parts as the ring has places.
 
 use std::fs::File;

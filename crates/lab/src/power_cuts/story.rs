@@ -1,11 +1,12 @@
-//! What a writer does, record by record, and which states of its directory a power cut may leave.
+//! What a writer does, record by record, and the states of its directory that a power cut may leave.
 //!
-//! A record is a few system calls that end with a sync; then it is acknowledged. All of it follows from the writer's number, so
-//! that whoever checks needs only know how many records were acknowledged.
+//! A record is a few system calls that end with a sync, and then it is acknowledged. All of it follows from the
+//! writer's number, so a checker needs only the number of acknowledged records.
 //!
 //! Invariants
-//! - After a cut every acknowledged record is there. Of the next one the first steps are there, in order, and each whole.
-//! - A write begins at a page, or counts as two steps: of one that begins inside a page the kernel may make two requests.
+//! - After a cut every acknowledged record is there. Of the next record a prefix of its steps is there, each whole.
+//! - A write begins at a page, or counts as two steps: the kernel may make two requests of one that begins inside a
+//!   page.
 
 use crate::random::{below, next};
 use std::collections::BTreeMap;

@@ -1,11 +1,13 @@
 //! The disks as a guest sees them: virtio block devices, served over vhost-user sockets.
 //!
-//! As much of the protocol as User Mode Linux speaks: one queue, no indirect descriptors, notifications by descriptors of
-//! files. The device announces that it has a volatile cache (`VIRTIO_BLK_F_FLUSH`); without that no flush would leave the guest.
+//! It speaks as much of the protocol as User Mode Linux does: one queue, no indirect descriptors, notifications by
+//! file descriptors. The device announces a volatile cache (`VIRTIO_BLK_F_FLUSH`); otherwise no flush would leave the
+//! guest.
 //!
 //! Invariants
-//! - One thread serves one disk, one request after the other, so a flush covers every write that was answered before it.
-//! - Once the power is off nothing is answered any more. The thread ends with the guest.
+//! - One thread serves one disk, one request after the other. So a flush covers every write that was answered before
+//!   it.
+//! - Once the power is off no request gets an answer. The thread ends with the guest.
 
 use super::cache::{Piece, SECTOR};
 use super::power::{Off, Power, Which};

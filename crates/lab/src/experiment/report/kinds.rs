@@ -1,4 +1,4 @@
-//! A load of several kinds of transactions, by kind: of each figure the median of the runs.
+//! A load with several kinds of transactions, by kind: each figure is the median of the runs.
 
 use super::super::{Load, Record, Transactions, tpcc_load};
 use super::cells::cell;

@@ -1,4 +1,4 @@
-//! Where processors are varied: what ran out, and how far more of them would carry the load.
+//! Experiments with different numbers of processors: what ran out, and what more processors would bring.
 
 use super::super::extrapolation::{self, Extrapolation, Limit};
 use super::cells::cell;

@@ -1,4 +1,4 @@
-//! What a session leaves for people: one page that needs nothing else, its pictures, and every number.
+//! The result of a session: one page that needs nothing else, its pictures, and every number.
 //!
 //! ```text
 //! report.html        the verdict, pictures, tables, how it was measured
@@ -7,7 +7,7 @@
 //! figures.csv        a line for each run
 //! ```
 //!
-//! Invariant: the page takes each number from `figures.json`, and says with each where it is found there.
+//! Invariant: the page takes each number from `figures.json`, and says where it is there.
 
 mod cells;
 mod kinds;

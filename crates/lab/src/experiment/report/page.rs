@@ -1,6 +1,6 @@
 //! The page: one file that needs nothing else, not even a network. Verdict first.
 //!
-//! Invariant: each figure is a cell that names its place in `figures.json`, and is that number in short.
+//! Invariant: each figure is a cell that names its place in `figures.json`, and shows that number rounded.
 
 use super::super::plan::SideName;
 use super::super::{Definition, Load, PondCounts, Record, Second, System, Vary};

@@ -1,7 +1,7 @@
-//! Pictures as SVG, without help from anywhere: no network, no library.
+//! Pictures as SVG. They need no network and no library.
 //!
-//! Colours are Okabe and Ito's, told apart by the colour-blind too, in a light and a dark set; lines differ by their
-//! dashes besides.
+//! The colours are Okabe and Ito's, in a light and a dark set, and differ for the colour-blind, too. Lines also
+//! differ by their dashes.
 
 use super::super::judge::short;
 use std::fmt::Write;

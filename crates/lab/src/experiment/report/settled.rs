@@ -1,4 +1,4 @@
-//! Whether a run can be taken for what stays: where it settled, and what its cache was doing while it counted.
+//! Whether a run shows the steady state: where it settled, and what its cache did while it counted.
 
 use super::super::judge::Cell;
 use super::super::regime::Regime;
