@@ -45,7 +45,7 @@ pub struct Config {
     pub host_segments: usize,
     /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at the
     /// start only.
-    pub streamed_blocks: u32,
+    pub early_blocks: u32,
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,
 }
@@ -82,7 +82,7 @@ impl Default for Config {
             compression: Compression::Off,
             compression_from: 50,
             host_segments: 1,
-            streamed_blocks: FillPolicy::STREAMED_BLOCKS,
+            early_blocks: FillPolicy::EARLY_BLOCKS,
             mutation: None,
         }
     }

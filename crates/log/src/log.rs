@@ -160,7 +160,7 @@ enum Wanted {
 }
 
 /// Writes under way that keep the flash busy, for each host segment that may be open.
-const STREAMED_AT_ONCE: usize = 2;
+const EARLY_AT_ONCE: usize = 2;
 
 /// The log of one pool.
 pub struct Log {
@@ -769,15 +769,15 @@ impl Log {
     /// Takes the I/O to be done, in order. Call it between changes, not in the middle of one: it may submit an open
     /// batch.
     pub fn take_io(&mut self) -> Vec<LogIo> {
-        self.stream();
+        self.submit_early();
         std::mem::take(&mut self.io)
     }
 
     /// Submits the open host batch without a sync, if the flash has time for it.
-    fn stream(&mut self) {
+    fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
-        if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.streamed_blocks)
-            && self.under_way.len() < STREAMED_AT_ONCE * self.open.at_once(Stream::Host)
+        if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.early_blocks)
+            && self.under_way.len() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
             && self.takes_writes()
         {
             self.close(Stream::Host);

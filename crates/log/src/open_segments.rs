@@ -18,17 +18,17 @@ pub struct FillPolicy {
     /// Another segment is opened beside an open one only while more than this many are free.
     pub spare: usize,
     /// Blocks of payload that are worth a write of their own, before a sync.
-    pub streamed_blocks: u32,
+    pub early_blocks: u32,
 }
 
 impl FillPolicy {
     /// With records of 16 KiB and the head this fills 128 KiB. Larger writes gain little.
-    pub const STREAMED_BLOCKS: u32 = 28;
+    pub const EARLY_BLOCKS: u32 = 28;
 }
 
 impl Default for FillPolicy {
     fn default() -> Self {
-        Self { host_segments: 1, spare: 0, streamed_blocks: Self::STREAMED_BLOCKS }
+        Self { host_segments: 1, spare: 0, early_blocks: Self::EARLY_BLOCKS }
     }
 }
 

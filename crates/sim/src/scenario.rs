@@ -401,7 +401,7 @@ impl Scenario {
         if config.host_segments > 1 {
             // So that batches are under way at the same time, although most writes here are small, and many are not
             // synced.
-            config.streamed_blocks = *own.pick(&[1, 1, 4, config.streamed_blocks]);
+            config.early_blocks = *own.pick(&[1, 1, 4, config.early_blocks]);
             if own.chance(500) {
                 config.sync_interval = Nanos(30 * Nanos::SECOND.0);
                 let syncs = [Kind::Sync, Kind::SyncAll, Kind::DurableWrite, Kind::SyncDirectory];

@@ -75,8 +75,8 @@ pub struct Engine {
 
 impl Engine {
     fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
-        let (host_segments, streamed_blocks) = (config.host_segments, config.streamed_blocks);
-        store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
+        let (host_segments, early_blocks) = (config.host_segments, config.early_blocks);
+        store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, early_blocks });
         let geometry = *store.log().geometry();
         let data_blocks = geometry.data_blocks();
         let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
