@@ -1,5 +1,6 @@
-//! What the engine does otherwise with a volume than with a file. It is all here, but for the comparison with the origin
-//! (`witness.rs`).
+//! What the engine does otherwise with a volume than with a file. The comparison with the origin is in `witness.rs`. Who else asks
+//! [`Object::is_file`]: `ops/reserve.rs` (no space), `destage/job.rs` (no stamp), `store/object.rs` and `store/replay.rs` (no times),
+//! `begin.rs` (a volume that others changed is not opened).
 //!
 //! A volume keeps its size, has no times and no name, and the origin is not asked for space for it. headpond changes nothing
 //! by which it is known again. So

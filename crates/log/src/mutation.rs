@@ -35,6 +35,8 @@ pub enum Mutation {
     /// A sync is answered when the first of several devices is done. This bug lies where syncs are carried out, not in
     /// the log.
     SyncOneDevice,
+    /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the door.
+    BelieveVolumes,
 }
 
 impl Mutation {
@@ -48,7 +50,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 13] = [
+    pub const ALL: [(&'static str, Self); 14] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -62,5 +64,6 @@ impl Mutation {
         ("chain-by-segment", Self::ChainBySegment),
         ("sync-one-device", Self::SyncOneDevice),
         ("clean-written-zeros", Self::CleanWrittenZeros),
+        ("believe-volumes", Self::BelieveVolumes),
     ];
 }

@@ -5,7 +5,7 @@ use headpond_engine::{
     Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, Ticket, Verdict,
     format_pool, recover_mutated,
 };
-use headpond_format::{Geometry, Identity, MemberName, OriginName};
+use headpond_format::{Geometry, Identity, MemberName, OriginName, Witness};
 
 /// A running engine.
 pub(crate) trait Core {
@@ -33,6 +33,8 @@ pub(crate) trait Core {
 pub(crate) struct Known {
     pub(crate) object: ObjectId,
     pub(crate) identity: Identity,
+    /// What the origin said of it when it was left.
+    pub(crate) left: Witness,
     pub(crate) dirty: bool,
     /// It has dirty data, and its file's status change time shows a change by others.
     pub(crate) tells: bool,
@@ -126,6 +128,7 @@ impl Restored for Recovered {
             .map(|found| Known {
                 object: found.object,
                 identity: found.state.identity,
+                left: found.state.witness,
                 dirty: found.dirty,
                 tells: found.dirty_blocks > 0 && found.state.flags.ctime_bounds && !found.state.flags.destaging,
                 left_ctime: (!found.state.flags.direct).then_some(found.state.witness.ctime().0),

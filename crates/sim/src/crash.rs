@@ -226,6 +226,10 @@ impl Sim<'_> {
             return None;
         }
         let (name, file) = rng.pick(&names).clone();
+        if self.world.origin.is_volume(file) {
+            self.world.trace(|| format!("meddle with the volume {file:?}"));
+            return self.meddle_with_volume(file).ok().map(|content| Outside { file, content: Some(content) });
+        }
         let writer = self.writer();
         self.world.trace(|| format!("meddle with {file:?} by {writer:?}"));
         let mut content = Content::default();
@@ -298,6 +302,7 @@ impl Sim<'_> {
         for known in restored.objects() {
             let file = self.world.origin.by_identity(known.identity);
             let found = file.and_then(|file| self.describe(file, false));
+            let found = found.map(|found| self.told_of_a_volume(found, known.left));
             let verdict = restored.reconcile(known.object, found.as_ref());
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
             let same = found.as_ref().is_some_and(|found| found.identity() == known.identity);

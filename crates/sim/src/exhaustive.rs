@@ -155,6 +155,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
     scenario.origin_blocks = 1000;
     scenario.space = SpaceKind::Keeps;
     scenario.births = true;
+    scenario.volume = None;
     scenario.quota_blocks = None;
     scenario.mode_switches = false;
     (scenario.flash_delay, scenario.origin_delay) = (1, 1);

@@ -376,6 +376,8 @@ mod tests {
                 scenario.fixed_mode();
                 // It cannot learn a file's size after a failure.
                 scenario.quota_blocks = None;
+                // And no volumes.
+                scenario.volume = None;
                 scenario.faults = Faults { slow: 20, stuck: 3, ..Faults::default() };
                 crate::run::run_scenario(seed, scenario, &options, &FakeMaker(bug))
                     .err()

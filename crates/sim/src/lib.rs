@@ -39,6 +39,7 @@ mod timed;
 mod tree;
 mod untorn;
 mod uses;
+mod volumes;
 mod warming;
 mod world;
 
@@ -230,6 +231,9 @@ impl fmt::Display for Failure {
         }
         if let Some(host_segments) = self.options.host_segments {
             write!(f, " --host-segments {host_segments}")?;
+        }
+        if let Some(volumes) = self.options.volumes {
+            write!(f, " --volumes {volumes}")?;
         }
         if self.options.no_faults {
             f.write_str(" --no-faults")?;

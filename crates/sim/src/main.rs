@@ -41,7 +41,7 @@ struct Arguments {
     mode: Option<CacheMode>,
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order,
     /// keep-memory-window, split-together, forget-chain, let-go-early, sync-one-segment, chain-by-segment, sync-one-device,
-    /// clean-written-zeros
+    /// clean-written-zeros, believe-volumes
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts
@@ -50,6 +50,9 @@ struct Arguments {
     /// Write this many host segments at once, on up to as many devices: 1 to 4. Without it: as each seed says
     #[arg(long)]
     host_segments: Option<usize>,
+    /// Whether there is a volume among the files. Without it: as each seed says
+    #[arg(long)]
+    volumes: Option<bool>,
     /// Run histories of names: the name layer and the engine over an origin with directories
     #[arg(long)]
     names: bool,
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         mode: arguments.mode,
         untorn: arguments.untorn,
         host_segments: arguments.host_segments,
+        volumes: arguments.volumes,
         names: arguments.names,
         uses: arguments.uses,
         planted: arguments.planted,

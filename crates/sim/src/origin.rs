@@ -12,14 +12,18 @@
 //!   the file's next sync if the file system writes nothing in place.
 //! - Inode numbers are used again as soon as they are free, with another birth time.
 
+mod volumes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, Result, UnixNanos};
-use headpond_format::{FileIdentity, Identity, Stamp};
+use headpond_format::{FileIdentity, Stamp};
 
 use crate::found::Found;
 use crate::pages::FileBytes;
 use crate::rng::Rng;
+
+use volumes::Volume;
 
 /// How the file system handles space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +106,7 @@ struct File {
     open: bool,
     /// Its names are kept above, in a tree of directories, which also decides when it goes.
     kept_above: bool,
+    volume: Option<Volume>,
 }
 
 #[derive(Clone, Debug)]
@@ -228,6 +233,7 @@ impl SimOrigin {
             written: BTreeSet::new(),
             open: false,
             kept_above,
+            volume: None,
         };
         self.files.insert(id, file);
     }
@@ -262,12 +268,6 @@ impl SimOrigin {
     /// Inode number and birth time.
     pub(crate) fn identity(&self, id: FileId) -> Result<FileIdentity> {
         self.file(id).map(|file| FileIdentity { inode: file.inode, birth: UnixNanos(file.birth) })
-    }
-
-    /// The file that has a name and this inode number.
-    pub(crate) fn by_identity(&self, identity: Identity) -> Option<FileId> {
-        let inode = identity.file()?.inode;
-        self.names.values().copied().find(|id| self.files.get(id).is_some_and(|file| file.inode == inode))
     }
 
     /// A name of the file.
@@ -323,6 +323,7 @@ impl SimOrigin {
     fn used_blocks(&self) -> u64 {
         self.files
             .iter()
+            .filter(|(_, file)| file.volume.is_none())
             .filter(|(id, file)| file.open || file.kept_above || self.names.values().any(|named| named == *id))
             .map(|(_, file)| file.allocated.len() as u64 + file.held)
             .sum()
@@ -437,7 +438,9 @@ impl SimOrigin {
 
     /// Makes a change.
     pub(crate) fn change(&mut self, id: FileId, change: OriginChange) -> Result<()> {
-        if let OriginChange::Write { offset, data } = &change {
+        if let OriginChange::Write { offset, data } = &change
+            && !self.is_volume(id)
+        {
             if self.kind == SpaceKind::CopyOnWrite {
                 self.written_elsewhere(id, *offset, length(data))?;
             }

@@ -81,6 +81,9 @@ impl Sim<'_> {
             }
             self.model.add_file(file, content);
         }
+        if let Some(size) = self.scenario.volume {
+            self.make_volume(size)?;
+        }
         self.world.origin.sync_all();
         self.world.origin.set_quota(self.scenario.quota_blocks);
         self.world.rng = rng;
@@ -118,7 +121,7 @@ impl Sim<'_> {
                 }
             }
             Kind::Rename if !self.names_busy() => {
-                let names: Vec<Name> = self.world.origin.names().keys().cloned().collect();
+                let names: Vec<Name> = self.world.origin.file_names();
                 if !names.is_empty() {
                     let (from, to) = (rng.pick(&names).clone(), name(rng.below(self.scenario.files + 2)));
                     if from != to {
@@ -127,7 +130,7 @@ impl Sim<'_> {
                 }
             }
             Kind::Unlink if !self.names_busy() => {
-                let names: Vec<Name> = self.world.origin.names().keys().cloned().collect();
+                let names: Vec<Name> = self.world.origin.file_names();
                 if !names.is_empty() {
                     self.unlink(&rng.pick(&names).clone())?;
                 }
@@ -189,6 +192,9 @@ impl Sim<'_> {
 
     /// The engine has just let go of a file. The file goes, and perhaps everything that runs.
     fn remove_let_go(&mut self, file: FileId, rng: &mut Rng) -> Result<(), String> {
+        if self.world.origin.is_volume(file) {
+            return Ok(());
+        }
         let Some(name) = self.world.origin.name_of(file).cloned().filter(|_| !self.names_busy()) else { return Ok(()) };
         self.unlink(&name)?;
         if rng.chance(500) { self.crash(rng) } else { Ok(()) }
@@ -238,6 +244,9 @@ impl Sim<'_> {
         let limit = self.scenario.file_bytes;
         let (offset, len) = self.place(size, rng);
         let how = self.treatment(file, rng);
+        if self.world.origin.is_volume(file) {
+            return self.operate_on_volume(kind, file, (offset, len), how, rng);
+        }
         let may_change = self.model.open_changes(file) < 3;
         match kind {
             Kind::Read => {

@@ -42,6 +42,8 @@ pub struct Options {
     pub planted: Option<crate::Planted>,
     /// This many segments filled with host writes at once, on up to as many devices. Without it the seed decides.
     pub host_segments: Option<usize>,
+    /// Whether there is a volume among the files. Without it the seed decides.
+    pub volumes: Option<bool>,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in a history of uses.
@@ -65,6 +67,7 @@ impl Default for Options {
             names: false,
             planted: None,
             host_segments: None,
+            volumes: None,
             uses: false,
             planted_use: None,
         }
@@ -240,6 +243,16 @@ fn quota(seed: u64, blocks: u64) -> Option<u64> {
     rng.chance(120).then(|| rng.between(1, blocks.max(1)))
 }
 
+/// The bytes of the volume of a seed, if it has one: by itself, so that all else of a seed stays what it was.
+fn volume(seed: u64, file_bytes: u64, wanted: Option<bool>) -> Option<u64> {
+    let mut rng = Rng::for_part(seed, u64::MAX - 13);
+    let drawn = rng.chance(150);
+    wanted.unwrap_or(drawn).then(|| {
+        let grain = *rng.pick(&[512, 4096]);
+        rng.between(4096 / grain, file_bytes / grain) * grain
+    })
+}
+
 /// The user of requests. Not the superuser, so that destage's writes differ from those that bypass the pool.
 pub(crate) const USER: u32 = 1000;
 
@@ -262,6 +275,8 @@ pub(crate) struct Scenario {
     /// Blocks that files may take beyond those that they have at the beginning: a quota.
     pub(crate) quota_blocks: Option<u64>,
     pub(crate) births: bool,
+    /// The bytes of a volume among the files.
+    pub(crate) volume: Option<u64>,
     /// Power cuts in a thousand crashes. The others kill only the daemon.
     pub(crate) power_cuts: u64,
     /// Power cuts in a thousand that take the origin's host down too.
@@ -431,6 +446,7 @@ impl Scenario {
             space: SpaceKind::of(seed),
             quota_blocks: quota(seed, total / 4096),
             births: rng.chance(800),
+            volume: volume(seed, file_bytes, options.volumes),
             power_cuts: *rng.pick(&[0, 500, 700, 1000]),
             origin_falls: *rng.pick(&[0, 500, 1000]),
             mode_switches: options.mode.is_none(),

@@ -225,6 +225,9 @@ impl<'a> Sim<'a> {
 
     /// What the front door tells the engine about a file at the origin.
     pub(crate) fn describe(&mut self, file: FileId, created: bool) -> Option<OpenObject> {
+        if let Some(volume) = self.world.origin.volume(file) {
+            return Some(volume.into());
+        }
         let FileIdentity { inode, birth } = self.world.origin.identity(file).ok()?;
         let path = self.world.origin.name_of(file).cloned().unwrap_or_default();
         let front = self.world.origin.allocated_front(file);

@@ -75,6 +75,7 @@ impl Scenario {
             origin_blocks: 1 << 20,
             space: SpaceKind::Keeps,
             quota_blocks: None,
+            volume: None,
             config: headpond_engine::Config {
                 mode: CacheMode::WriteBack,
                 sequential_cutoff: rng.chance(500).then_some(64 << 10),

@@ -437,6 +437,7 @@ impl World {
 
     fn outcome(&mut self, flying: Flying) -> Result<Outcome, String> {
         let faults = self.faults;
+        self.check_asked(&flying.effect)?;
         if let Some(outcome) = self.above.as_mut().and_then(|above| above.of_gone(&flying.effect)) {
             return Ok(outcome);
         }

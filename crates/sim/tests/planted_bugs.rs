@@ -94,6 +94,11 @@ fn a_recovery_that_follows_each_segment_by_itself_is_found() {
 }
 
 #[test]
+fn a_volume_whose_witness_is_not_compared_is_found() {
+    is_found_by(&Options { volumes: Some(true), ..planted(Mutation::BelieveVolumes) });
+}
+
+#[test]
 fn a_sync_that_is_answered_by_the_first_of_several_devices_is_found() {
     is_found_by(&with_several_segments(Mutation::SyncOneDevice));
 }

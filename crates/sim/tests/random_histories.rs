@@ -14,14 +14,15 @@ const SEEDS: &str = include_str!("../seeds.txt");
 fn regression(line: &str) -> Option<(u64, Options)> {
     let mut words = line.split_whitespace();
     let seed = words.next()?.parse().ok()?;
-    // Those of before there could be several host segments are what they were with one.
-    let mut options = Options { ops: 500, host_segments: Some(1), ..Options::default() };
+    // Those of before there could be several host segments are what they were with one, and the same of volumes.
+    let mut options = Options { ops: 500, host_segments: Some(1), volumes: Some(false), ..Options::default() };
     while let Some(word) = words.next() {
         match word {
             "--no-faults" => options.no_faults = true,
             "--forgets" => options.forgets = true,
             "--whole-looks" => options.whole_looks = true,
             "--names" => options.names = true,
+            "--volumes" => options.volumes = Some(words.next()?.parse().ok()?),
             "--host-segments" => options.host_segments = Some(words.next()?.parse().ok()?),
             "--mode" => options.mode = Some(words.next()?.parse::<CacheMode>().ok()?),
             _ => return None,
@@ -62,6 +63,13 @@ fn histories_with_several_host_segments_open_keep_every_promise() {
         // A crash has to leave a batch without the one before it, or nothing is shown.
         assert!(total.gaps > 10, "{total}");
     }
+}
+
+#[test]
+fn histories_with_a_volume_among_the_files_keep_every_promise() {
+    let options = Options { ops: 500, volumes: Some(true), ..Options::default() };
+    every_promise_is_kept(5000..5100, &options);
+    every_promise_is_kept(5100..5200, &Options { no_faults: true, mode: Some(CacheMode::WriteBack), ..options });
 }
 
 #[test]

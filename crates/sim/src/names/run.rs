@@ -36,7 +36,8 @@ pub(crate) struct Run {
 pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Result<HistorySums, Failure> {
     let plain = Options { no_faults: true, mode: Some(CacheMode::WriteBack), ..options.clone() };
     // The other histories try the order of host writes.
-    let plain = Options { host_segments: Some(options.host_segments.unwrap_or(1)), ..plain };
+    let host_segments = Some(options.host_segments.unwrap_or(1));
+    let plain = Options { host_segments, volumes: Some(false), ..plain };
     let mut scenario = Scenario::new(seed, &plain);
     scenario.origin_blocks = PLENTY;
     scenario.config.sequential_cutoff = None;
