@@ -156,6 +156,33 @@ fn holes_stay_holes() {
     alike("4 KiB in each MiB", sizes);
 }
 
+/// Of which the pool could not hold one block in a hundred.
+#[test]
+fn a_hole_of_two_tebibytes_is_one_also_at_the_origin() {
+    const DISK: u64 = 2 << 40;
+    let Some(bed) = Bed::ext4(256) else { return };
+    let (kept, gone) = ([0, DISK - 4096], [4096, DISK / 2, DISK - 8192]);
+    let is_punched = |path: &Path| {
+        let (file, mut bytes) = (File::open(path).unwrap(), [1; 4096]);
+        let mut all = |places: &[u64], byte: u8| {
+            places
+                .iter()
+                .all(|at| file.read_exact_at(&mut bytes, *at).is_ok() && bytes.iter().all(|found| *found == byte))
+        };
+        all(&kept, 7) && all(&gone, 0) && fs::metadata(path).unwrap().len() == DISK
+    };
+    let sizes = bed.both(|dir| {
+        let disk = open(&dir.join("disk"));
+        disk.set_len(DISK).unwrap();
+        kept.iter().chain(&gone).for_each(|at| disk.write_all_at(&[7; 4096], *at).unwrap());
+        disk.sync_all().unwrap();
+        punch(&disk, 4096, DISK - 8192);
+        assert!(is_punched(&dir.join("disk")));
+    });
+    alike("a hole with 4 KiB on either side", sizes);
+    assert!(is_punched(&bed.origin().join("disk")));
+}
+
 #[test]
 fn page_compression_takes_no_more_than_without() {
     let Some(bed) = Bed::ext4(256) else { return };
