@@ -13,6 +13,8 @@ use world::{Memory, POOL, World};
 
 const BLOCK: u64 = 4096;
 const GIB: u64 = 1 << 30;
+/// The most zeros in one request of the origin.
+const PART: u64 = 64 << 20;
 const TIB: u64 = 1 << 40;
 
 /// Nothing goes to the origin but by a flush.
@@ -49,7 +51,7 @@ fn extents(zeros: &Zeros) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_discard_of_a_tebibyte_is_one_entry_of_the_log_and_a_request_of_the_origin_for_each_gibibyte() {
+fn a_discard_of_a_tebibyte_is_one_entry_of_the_log_and_a_request_of_the_origin_for_each_64_mebibytes() {
     let mut world = World::new(patient());
     let file = world.open_sparse(1, &[7; 8192], 2 * TIB);
     sync(&mut world, file);
@@ -68,9 +70,9 @@ fn a_discard_of_a_tebibyte_is_one_entry_of_the_log_and_a_request_of_the_origin_f
     assert_eq!(dirty_at_start(&world), 1);
 
     flush(&mut world);
-    assert_eq!(world.zero_ranges.len() as u64, TIB / GIB);
+    assert_eq!(world.zero_ranges.len() as u64, TIB / PART);
     let goes_on = |pair: &[(u64, u64)]| pair[0].1 == pair[1].0;
-    assert!(world.zero_ranges.windows(2).all(goes_on) && world.zero_ranges.iter().all(|(from, to)| to - from <= GIB));
+    assert!(world.zero_ranges.windows(2).all(goes_on) && world.zero_ranges.iter().all(|(from, to)| to - from <= PART));
     assert_eq!((world.zero_ranges[0].0, world.zero_ranges.last().unwrap().1), (4096, 4096 + TIB));
     assert_eq!((world.written, world.engine.stats().dirty_blocks), (0, 0));
     sync(&mut world, file);
@@ -102,7 +104,7 @@ fn what_is_written_into_zeros_on_their_way_to_the_origin_stays_dirty_and_they_do
     let flush = world.begin(Request::flush_all(1));
     (0..40).for_each(|_| world.sleep(50));
     assert_eq!(world.held_syncs.len(), 1, "the origin has some of the zeros, and has not synced them");
-    assert!(world.zero_ranges[0] == (0, GIB));
+    assert!(world.zero_ranges[0] == (0, PART));
     world.write(file, 8 * 4096, &[9; 4096]);
     sync(&mut world, file);
     world.hold_syncs = false;
