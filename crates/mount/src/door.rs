@@ -187,7 +187,7 @@ impl Open {
                         let kills = write.kills_set_id.then_some(caller);
                         let writing = Writing { offset: write.offset, data, kills, flags, caller };
                         let how = self.how(&file, caller, size, Direction::Write);
-                        if file.batching.is_open() && !write.of_mapping {
+                        if file.atomic_writing.is_open() && !write.of_mapping {
                             let front = self.front.clone();
                             return self.workers.push(move || front.write_later(&file, writing, answer));
                         }

@@ -10,7 +10,7 @@ use headpond_base::ObjectId;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
-use crate::batch::Batching;
+use crate::atomic_write::AtomicWriting;
 use crate::shares::Share;
 use crate::tree::{Inode, Known, Pinned};
 
@@ -36,13 +36,13 @@ pub(crate) struct OpenHandle {
     /// The user who opened it. The kernel's writes of a shared mapping count for this user: the kernel names the
     /// handle, and no process.
     pub(crate) opener: u32,
-    /// The handle's batch of writes.
-    pub(crate) batching: Batching,
+    /// The handle's atomic write, if one is open.
+    pub(crate) atomic_writing: AtomicWriting,
 }
 
 impl OpenHandle {
     pub(crate) fn new(inode: Pinned, way: ContentWay, writes: bool, opener: u32) -> Self {
-        Self { inode, way, writes, opener, batching: Batching::default() }
+        Self { inode, way, writes, opener, atomic_writing: AtomicWriting::default() }
     }
 
     /// Whether the mount promised a program that its writes are whole.

@@ -13,7 +13,7 @@
 //! `attributes`, `open`, `space`, `dirs`, `xattr`) -> [`headpond_names`] -> the origin (`tree`), or the engine
 //! through the [`Pond`].
 
-mod batch;
+mod atomic_write;
 mod beside;
 mod caller;
 mod door;

@@ -1,4 +1,4 @@
-//! How a batch's writes (`batch.rs`) get from the application to the engine.
+//! How the pieces of an atomic write (`atomic_write.rs`) get from the application to the engine.
 //!
 //! Cost: for each write, a copy, and a message that makes the kernel forget its pages of it.
 
@@ -20,7 +20,7 @@ use crate::pond::call_with;
 use crate::times;
 
 impl Front {
-    /// Takes a write into the handle's batch. May block.
+    /// Takes a write as a piece of the handle's atomic write. May block.
     pub(crate) fn write_later(&self, file: &Arc<OpenHandle>, writing: Writing, answer: Answer) {
         if let Err(error) = self.drop_privileges(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
             return answer.error(error);
@@ -30,7 +30,7 @@ impl Front {
         if offset.checked_add(size).is_none_or(|end| end > self.file_bytes_max) {
             return answer.error(Errno::FBIG);
         }
-        match (file.batching.write(offset, &data), u32::try_from(size)) {
+        match (file.atomic_writing.write(offset, &data), u32::try_from(size)) {
             (Some(Ok(())), Ok(written)) => {
                 answer.written(written);
                 // Only after the answer: until then the kernel may hold the pages that it must forget.
@@ -40,7 +40,7 @@ impl Front {
             }
             (Some(Err(error)), _) => answer.error(error),
             (Some(Ok(())), Err(_)) => answer.error(Errno::INVAL),
-            // The batch ended a moment ago.
+            // The atomic write ended a moment ago.
             (None, _) => {
                 let how = self.how_after_look(file, caller, size, Direction::Write);
                 let writing = Writing { offset, data, ..writing };
@@ -49,15 +49,15 @@ impl Front {
         }
     }
 
-    /// Makes the writes of the handle's batch, all or none, durably. Waits for the log.
+    /// Makes the pieces of the handle's atomic write, all or none, durably. Waits for the log.
     pub(crate) fn commit(&self, file: &OpenHandle, caller: Caller) -> ReplyOutcome<()> {
         let ContentWay::Pond { object, known } = &file.way else { return Err(Errno::NOTTY) };
         if self.pond.is_barred() {
             return Err(Errno::ROFS);
         }
-        let batch = file.batching.end().ok_or(Errno::INVAL)?;
-        let to_forget = batch.to_forget();
-        let committed = batch.pieces().and_then(|pieces| {
+        let atomic_write = file.atomic_writing.end().ok_or(Errno::INVAL)?;
+        let to_forget = atomic_write.to_forget();
+        let committed = atomic_write.pieces().and_then(|pieces| {
             if pieces.is_empty() {
                 return Ok(());
             }
@@ -82,10 +82,10 @@ impl Front {
         committed
     }
 
-    /// Forgets the handle's batch, if it has one.
+    /// Forgets the handle's atomic write, if it has one.
     pub(crate) fn abort(&self, file: &OpenHandle) {
-        if let Some(batch) = file.batching.end() {
-            self.forget_pages(file, batch.to_forget());
+        if let Some(atomic_write) = file.atomic_writing.end() {
+            self.forget_pages(file, atomic_write.to_forget());
         }
     }
 

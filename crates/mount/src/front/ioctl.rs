@@ -2,7 +2,7 @@
 //!
 //! The mount answers what databases ask of flash that keeps writes untorn. It refuses everything else with ENOTTY, as
 //! a file system does for an unknown request. A handle that can only read gets EBADF, as on F2FS: a promise binds the
-//! operator, and batches are few.
+//! operator, and atomic writes are few.
 
 use fuser::Request;
 use headpond_names::FileKind;
@@ -26,7 +26,7 @@ use crate::tree::Known;
 pub const ATOMIC_WRITE_SET: u32 = 0x4004_9502;
 
 /// F2FS's requests. SQLite makes them if it was built for batch-atomic writes: what the file system can do
-/// (`_IOR(0xf5, 12, u32)`), and the beginning and the two ends of a batch (`_IO(0xf5, 1)`, `2`, `5`).
+/// (`_IOR(0xf5, 12, u32)`), and the beginning and the two ends of an atomic write (`_IO(0xf5, 1)`, `2`, `5`).
 pub const GET_FEATURES: u32 = 0x8004_f50c;
 /// See [`GET_FEATURES`].
 pub const START_ATOMIC_WRITE: u32 = 0xf501;
@@ -35,7 +35,7 @@ pub const COMMIT_ATOMIC_WRITE: u32 = 0xf502;
 /// See [`GET_FEATURES`].
 pub const ABORT_ATOMIC_WRITE: u32 = 0xf505;
 
-/// The feature: batches.
+/// The feature: atomic writes.
 const FEATURE_ATOMIC_WRITE: u32 = 4;
 
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: a file's flags, which `lsattr` shows and `chattr` sets. The kernel asks
@@ -76,12 +76,12 @@ impl Front {
         let caller = Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() };
         match command {
             GET_FEATURES => {
-                self.may_batch(&file, caller)?;
+                self.may_write_atomically(&file, caller)?;
                 return Ok(FEATURE_ATOMIC_WRITE.to_ne_bytes().to_vec());
             }
             START_ATOMIC_WRITE => {
-                self.may_batch(&file, caller)?;
-                return file.batching.start(&self.batches, caller.uid).map(|()| Vec::new());
+                self.may_write_atomically(&file, caller)?;
+                return file.atomic_writing.start(&self.atomic_writes, caller.uid).map(|()| Vec::new());
             }
             COMMIT_ATOMIC_WRITE => return self.commit(&file, caller).map(|()| Vec::new()),
             ABORT_ATOMIC_WRITE => {
@@ -155,7 +155,7 @@ impl Front {
     }
 
     /// Whether the mount can make several writes of the caller to the file as one.
-    fn may_batch(&self, file: &OpenHandle, caller: Caller) -> ReplyOutcome<()> {
+    fn may_write_atomically(&self, file: &OpenHandle, caller: Caller) -> ReplyOutcome<()> {
         let ContentWay::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
         let may = !self.read_only && self.whole.holds() && self.goes_through_the_log(known, caller);
         if may { Ok(()) } else { Err(Errno::NOTTY) }

@@ -28,7 +28,7 @@ use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::batch::batches;
+use crate::atomic_write::atomic_writes;
 use crate::beside::Beside;
 use crate::caller::Caller;
 use crate::front::panel::Shown;
@@ -59,7 +59,7 @@ pub(crate) struct Front {
     pub(crate) insight: Arc<Insight>,
     pub(crate) rules: Arc<LiveRules>,
     pub(crate) whole: Arc<WholeWrites>,
-    pub(crate) batches: Shares,
+    pub(crate) atomic_writes: Shares,
     /// Descriptors at the origin that handles hold for themselves: directories being read, and files that bypass the
     /// pool.
     pub(crate) held: Shares,
@@ -136,7 +136,7 @@ impl Front {
             insight: beside.insight,
             rules: beside.rules,
             whole: beside.whole,
-            batches: batches(),
+            atomic_writes: atomic_writes(),
             held: Shares::of(budget.handles),
             forgetting: OnceLock::new(),
         })

@@ -1,4 +1,4 @@
-//! Invalidation of the kernel's pages of a file: pages of writes that programs must not see yet (`batch.rs`), pages
+//! Invalidation of the kernel's pages of a file: pages of writes that programs must not see yet (`atomic_write.rs`), pages
 //! that a direct write bypassed (`kernel_pages.rs`), and pages of a file of which the origin lost something.
 //!
 //! Invariants
@@ -49,12 +49,12 @@ impl Forgetting {
         Ok(Arc::new(Self { device, thread: Workers::start(1)?, waiting: AtomicUsize::new(0), waiting_max }))
     }
 
-    /// Makes the kernel forget, soon, what a program wrote into the handle's batch.
+    /// Makes the kernel forget, soon, what a program wrote into the handle's atomic write.
     pub(crate) fn soon(&self, file: &Arc<OpenHandle>) {
-        if file.batching.note_forgetting() {
+        if file.atomic_writing.note_forgetting() {
             let (device, file) = (self.device.clone(), file.clone());
             self.thread.push(move || {
-                for range in file.batching.take_visible() {
+                for range in file.atomic_writing.take_visible() {
                     forget(&device, file.inode.node, &range);
                 }
             });

@@ -177,7 +177,7 @@ impl Engine {
                 op.stage = Stage::Locked;
                 return self.step_change(id, op);
             }
-            self.commit(id, op, change);
+            self.apply(id, op, change);
             op.stage = Stage::Applied;
         }
         if change.durable() && op.stage == Stage::Applied {
@@ -361,7 +361,7 @@ impl Engine {
     }
 
     /// Puts the change into the log and the map, in one batch.
-    fn commit(&mut self, id: OpId, op: &mut Op, change: &Change) {
+    fn apply(&mut self, id: OpId, op: &mut Op, change: &Change) {
         let named = self.make_room_for(op.object);
         debug_assert!(named, "it waited until there is room");
         let edges = std::mem::take(&mut op.edges);
@@ -405,15 +405,15 @@ impl Engine {
                 self.poison(object, span);
                 self.keeping().note_written(object, (span.first, span.blocks()), &before, op.how.class);
             }
-            Change::Together { pieces, .. } => self.commit_together(op, pieces, grown, edge),
+            Change::Together { pieces, .. } => self.apply_together(op, pieces, grown, edge),
             Change::Truncate { size: to, .. } => {
-                self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
+                self.apply_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
             }
             Change::Zero { offset, len, extend, .. } => {
                 let end = (offset + len).min(size);
                 if *offset < end {
                     let edges: Vec<_> = edges.iter().filter_map(|block| Some((*block, edge(*block)?))).collect();
-                    self.commit_zero(object, *offset..end, mtime, &edges);
+                    self.apply_zero(object, *offset..end, mtime, &edges);
                 }
                 if *extend && size_after > size {
                     self.store.say_size(object, offset + len, mtime);
@@ -438,7 +438,7 @@ impl Engine {
         self.destage.note(object);
     }
 
-    fn commit_truncate(&mut self, object: ObjectId, size: u64, to: u64, mtime: UnixNanos, tail: Option<&[u8]>) {
+    fn apply_truncate(&mut self, object: ObjectId, size: u64, to: u64, mtime: UnixNanos, tail: Option<&[u8]>) {
         let block = Block::holding(to);
         let kept = usize::try_from(to % BLOCK_U64).expect("less than a block");
         self.store.keep_together(Entry::data_len(1) + 2 * Entry::data_len(0), 1);
@@ -467,7 +467,7 @@ impl Engine {
 
     /// Makes `range` zeros, which ends at the object's end or before; `edges` are the present
     /// bytes of the blocks that it covers only in part.
-    fn commit_zero(&mut self, object: ObjectId, range: Range<u64>, mtime: UnixNanos, edges: &[(Block, &[u8])]) {
+    fn apply_zero(&mut self, object: ObjectId, range: Range<u64>, mtime: UnixNanos, edges: &[(Block, &[u8])]) {
         let (offset, end) = (range.start, range.end);
         let size = self.store.known(object).state.size;
         self.store.keep_together(2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);

@@ -51,7 +51,7 @@ impl PieceRun {
 impl Engine {
     /// Puts all pieces into one batch of the log, and into the map. `present` has what blocks hold now that are covered in
     /// part.
-    pub(super) fn commit_together<'a>(
+    pub(super) fn apply_together<'a>(
         &mut self,
         op: &Op,
         pieces: &Pieces,

@@ -12,12 +12,12 @@
 //! - Between start and commit, writes by this handle stay here, in memory. No read through the engine sees them, not
 //!   even through this handle. The kernel puts them into its page cache before it sends them. There a program may see
 //!   one until the mount has invalidated that page; SQLite holds its lock meanwhile.
-//! - Write-back of shared mappings never joins the batch, whichever handle it comes by. Any process may have made
+//! - Write-back of shared mappings never joins the atomic write, whichever handle it comes by. Any process may have made
 //!   those writes, and a sync of them must hold.
 //! - A commit is one request to the engine, and one batch of the log; [`headpond_engine::fits_together`] bounds it. A
-//!   write that makes the batch larger fails (EFBIG). The commit fails then too, and leaves nothing, as an abort
+//!   write that makes the atomic write larger fails (EFBIG). The commit fails then too, and leaves nothing, as an abort
 //!   does.
-//! - At most [`BATCHES_MAX`] are open at once, each of at most a mebibyte. Users share them ([`Shares`]).
+//! - At most [`ATOMIC_WRITES_MAX`] are open at once, each of at most a mebibyte. Users share them ([`Shares`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,26 +31,26 @@ use rustix::io::Errno;
 use crate::outcome::ReplyOutcome;
 use crate::shares::{Share, Shares};
 
-/// Handles that may have a batch open at once.
-const BATCHES_MAX: usize = 64;
+/// Handles that may have an atomic write open at once.
+const ATOMIC_WRITES_MAX: usize = 64;
 
-/// The open batches of a mount.
-pub(crate) fn batches() -> Shares {
-    Shares::of(BATCHES_MAX)
+/// The open atomic writes of a mount.
+pub(crate) fn atomic_writes() -> Shares {
+    Shares::of(ATOMIC_WRITES_MAX)
 }
 
-/// A handle's batch, if it has one open.
+/// A handle's atomic write, if it has one open.
 #[derive(Default)]
-pub(crate) struct Batching {
+pub(crate) struct AtomicWriting {
     /// Each write reads this.
     open: AtomicBool,
-    batch: Mutex<Option<Batch>>,
+    atomic_write: Mutex<Option<AtomicWrite>>,
     /// A request that the kernel forget is on its way.
     forgetting: AtomicBool,
 }
 
 /// Writes that wait for their commit.
-pub(crate) struct Batch {
+pub(crate) struct AtomicWrite {
     /// The share of the user who began it.
     _share: Share,
     /// By their first bytes. No two touch.
@@ -63,31 +63,32 @@ pub(crate) struct Batch {
 /// The most ranges that the kernel invalidates one by one; more become one range.
 const VISIBLE_MAX: usize = 128;
 
-impl Batching {
-    /// Whether writes belong to a batch.
+impl AtomicWriting {
+    /// Whether writes are pieces of an atomic write.
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Begins a batch.
+    /// Begins an atomic write.
     pub(crate) fn start(&self, all: &Shares, user: u32) -> ReplyOutcome<()> {
-        let mut batch = self.locked();
-        if batch.is_some() {
+        let mut atomic_write = self.locked();
+        if atomic_write.is_some() {
             return Err(Errno::INVAL);
         }
         let share = all.take(user).ok_or(Errno::BUSY)?;
-        *batch = Some(Batch { _share: share, pieces: BTreeMap::new(), refused: None, visible: Vec::new() });
+        *atomic_write =
+            Some(AtomicWrite { _share: share, pieces: BTreeMap::new(), refused: None, visible: Vec::new() });
         self.open.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Adds a write to the batch. `None` if no batch is open any more.
+    /// Adds a piece. `None` if no atomic write is open any more.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Option<ReplyOutcome<()>> {
-        self.locked().as_mut().map(|batch| batch.write(offset, data))
+        self.locked().as_mut().map(|atomic_write| atomic_write.write(offset, data))
     }
 
-    /// Ends the batch and returns it, if there is one.
-    pub(crate) fn end(&self) -> Option<Batch> {
+    /// Ends the atomic write and returns it, if there is one.
+    pub(crate) fn end(&self) -> Option<AtomicWrite> {
         let ended = self.locked().take();
         if ended.is_some() {
             self.open.store(false, Ordering::Release);
@@ -103,16 +104,16 @@ impl Batching {
     /// The ranges that the kernel may show and must forget.
     pub(crate) fn take_visible(&self) -> Vec<Range<u64>> {
         self.forgetting.store(false, Ordering::Release);
-        self.locked().as_mut().map(|batch| std::mem::take(&mut batch.visible)).unwrap_or_default()
+        self.locked().as_mut().map(|atomic_write| std::mem::take(&mut atomic_write.visible)).unwrap_or_default()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<Batch>> {
+    fn locked(&self) -> MutexGuard<'_, Option<AtomicWrite>> {
         // A panic elsewhere leaves the pieces whole.
-        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+        self.atomic_write.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Batch {
+impl AtomicWrite {
     fn write(&mut self, offset: u64, data: &[u8]) -> ReplyOutcome<()> {
         if let Some(refused) = self.refused {
             return Err(refused);
@@ -158,17 +159,17 @@ impl Batch {
         }
     }
 
-    /// What the kernel must forget when the batch ends: what it may show, and what the batch writes, made or not.
+    /// What the kernel must forget when the atomic write ends: what it may show, and its pieces, made or not.
     pub(crate) fn to_forget(&self) -> Vec<Range<u64>> {
         self.visible.iter().cloned().chain(self.ranges()).collect()
     }
 
-    /// The ranges that the batch writes.
+    /// The ranges of its pieces.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.pieces.iter().map(|(start, piece)| *start..start + piece.len() as u64)
     }
 
-    /// The writes to commit, or an error if the batch refused a write.
+    /// The pieces to commit, or an error if one was refused.
     pub(crate) fn pieces(&self) -> ReplyOutcome<Vec<(u64, Buf)>> {
         match self.refused {
             Some(refused) => Err(refused),
@@ -190,26 +191,26 @@ fn put(whole: &mut Vec<u8>, first: u64, offset: u64, data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn open() -> Batching {
-        let batching = Batching::default();
-        batching.start(&batches(), 0).unwrap();
-        batching
+    fn open() -> AtomicWriting {
+        let atomic_writing = AtomicWriting::default();
+        atomic_writing.start(&atomic_writes(), 0).unwrap();
+        atomic_writing
     }
 
     #[test]
     fn later_writes_lie_over_earlier_ones_and_neighbours_are_one() {
-        let batching = open();
+        let atomic_writing = open();
         for (offset, byte, len) in [(100, 1, 50), (300, 2, 10), (140, 3, 20), (160, 4, 140), (120, 5, 5)] {
-            batching.write(offset, &vec![byte; len]).unwrap().unwrap();
+            atomic_writing.write(offset, &vec![byte; len]).unwrap().unwrap();
         }
-        let batch = batching.end().unwrap();
-        assert!(batch.ranges().eq(std::iter::once(100..310)));
-        let bytes = &batch.pieces[&100];
+        let atomic_write = atomic_writing.end().unwrap();
+        assert!(atomic_write.ranges().eq(std::iter::once(100..310)));
+        let bytes = &atomic_write.pieces[&100];
         assert_eq!(
             [bytes[0], bytes[20], bytes[25], bytes[40], bytes[60], bytes[199], bytes[200]],
             [1, 5, 1, 3, 4, 4, 2]
         );
-        assert!(!batching.is_open() && batching.end().is_none());
+        assert!(!atomic_writing.is_open() && atomic_writing.end().is_none());
     }
 
     #[test]
@@ -220,40 +221,40 @@ mod tests {
             (random >> 33) % below
         };
         for _ in 0..50 {
-            let batching = open();
+            let atomic_writing = open();
             let mut array = vec![None; 2000];
             for number in 0..30_u8 {
                 let (offset, len) = (next(1800), 1 + next(150));
-                batching.write(offset, &vec![number; len as usize]).unwrap().unwrap();
+                atomic_writing.write(offset, &vec![number; len as usize]).unwrap().unwrap();
                 array[offset as usize..(offset + len) as usize].fill(Some(number));
             }
-            let batch = batching.end().unwrap();
+            let atomic_write = atomic_writing.end().unwrap();
             let mut found = vec![None; 2000];
-            for (start, piece) in &batch.pieces {
+            for (start, piece) in &atomic_write.pieces {
                 for (at, byte) in piece.iter().enumerate() {
                     found[*start as usize + at] = Some(*byte);
                 }
             }
             assert_eq!(found, array);
-            assert!(batch.ranges().zip(batch.ranges().skip(1)).all(|(one, next)| one.end < next.start));
+            assert!(atomic_write.ranges().zip(atomic_write.ranges().skip(1)).all(|(one, next)| one.end < next.start));
         }
     }
 
     #[test]
     fn what_is_too_much_is_refused_and_nothing_of_it_is_committed() {
-        let batching = open();
+        let atomic_writing = open();
         for page in 0..66 {
-            batching.write(page * 65536, &[1; 4096]).unwrap().unwrap();
+            atomic_writing.write(page * 65536, &[1; 4096]).unwrap().unwrap();
         }
-        assert_eq!(batching.write(66 * 65536, &[1; 4096]).unwrap(), Err(Errno::FBIG));
-        assert_eq!(batching.write(0, &[1; 1]).unwrap(), Err(Errno::FBIG), "it stays refused");
-        assert_eq!(batching.end().unwrap().pieces().err(), Some(Errno::FBIG));
+        assert_eq!(atomic_writing.write(66 * 65536, &[1; 4096]).unwrap(), Err(Errno::FBIG));
+        assert_eq!(atomic_writing.write(0, &[1; 1]).unwrap(), Err(Errno::FBIG), "it stays refused");
+        assert_eq!(atomic_writing.end().unwrap().pieces().err(), Some(Errno::FBIG));
     }
 
     #[test]
-    fn batches_are_bounded_in_number_and_each_handle_has_one() {
-        let all = batches();
-        let handles: Vec<Batching> = (0..=BATCHES_MAX).map(|_| Batching::default()).collect();
+    fn atomic_writes_are_bounded_in_number_and_each_handle_has_one() {
+        let all = atomic_writes();
+        let handles: Vec<AtomicWriting> = (0..=ATOMIC_WRITES_MAX).map(|_| AtomicWriting::default()).collect();
         assert!(handles[1..].iter().all(|handle| handle.start(&all, 0).is_ok()));
         assert_eq!(handles[0].start(&all, 0), Err(Errno::BUSY));
         assert_eq!(handles[1].start(&all, 0), Err(Errno::INVAL));
@@ -263,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn one_user_leaves_batches_to_the_others() {
-        let all = batches();
-        let of_user = BATCHES_MAX / 4;
-        let handles: Vec<Batching> = (0..=of_user).map(|_| Batching::default()).collect();
+    fn one_user_leaves_atomic_writes_to_the_others() {
+        let all = atomic_writes();
+        let of_user = ATOMIC_WRITES_MAX / 4;
+        let handles: Vec<AtomicWriting> = (0..=of_user).map(|_| AtomicWriting::default()).collect();
         let begun = handles.iter().filter(|handle| handle.start(&all, 1000).is_ok()).count();
         assert_eq!(begun, of_user);
         let refused = &handles[of_user];
