@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Nanos, ObjectId};
 
-use crate::promises::Promises;
+use crate::counted_space::CountedSpace;
 use crate::store::Store;
 
 /// Owned by the engine.
 #[derive(Default)]
 pub(crate) struct OriginSpace {
     /// What is promised where the origin keeps none.
-    pub(crate) promises: Promises,
+    pub(crate) counted: CountedSpace,
     /// The object that was written last: of its file system the origin's space is looked at.
     looks_for: Option<ObjectId>,
     /// Objects with changes that wait for space.
@@ -27,7 +27,7 @@ impl OriginSpace {
     /// Something of this object goes to the origin: the next should not have to wait for a look.
     pub(crate) const fn want_look(&mut self, object: ObjectId) {
         self.looks_for = Some(object);
-        self.promises.want();
+        self.counted.want();
     }
 
     /// The object of whose file system the origin's space is looked at, if no request waits for that.
@@ -75,6 +75,6 @@ impl OriginSpace {
 
     /// The origin has synced what went past the pool of an object.
     pub(crate) fn note_synced(&mut self, store: &mut Store, object: ObjectId) {
-        self.promises.passed(store.known(object).past.note_synced());
+        self.counted.passed(store.known(object).past.note_synced());
     }
 }

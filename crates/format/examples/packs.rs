@@ -7,7 +7,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, PoolId};
-use headpond_format::{UNIT, Writer, pack, seal, verify_packed};
+use headpond_format::{UNIT, Writer, finish_packed, pack, verify_packed};
 
 const WRITER: Writer = Writer { pool: PoolId([1; 16]), generation: Generation(3) };
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 (stored, plain) = (stored + record, plain + 1);
                 continue;
             };
-            seal(&mut packed, ObjectId(1), Block(2), WRITER);
+            finish_packed(&mut packed, ObjectId(1), Block(2), WRITER);
             stored += packed.len();
             assert!(packed.len().is_multiple_of(UNIT));
             let started = Instant::now();

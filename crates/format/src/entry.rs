@@ -59,7 +59,7 @@ pub enum Entry {
         codec: Codec,
         /// Payload in units of 512 bytes.
         units: u32,
-        /// The record's checksum: see [`crate::seal`].
+        /// The record's checksum: see [`crate::finish_packed`].
         checksum: u32,
     },
     /// Like `Data`, as a blank record: the blocks are zeros, and the entry has no payload.

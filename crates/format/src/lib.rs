@@ -38,7 +38,7 @@ pub use object::{
     FileIdentity, Identity, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp, VolumeId, VolumeWitness, Witness,
 };
 pub use packed::{
-    BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, is_blank, pack, packed_units_max, seal, verify_packed,
+    BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, finish_packed, is_blank, pack, packed_units_max, verify_packed,
 };
 pub use segment::{
     FOOTER_TAIL_BYTES, Placement, SegmentHead, SegmentSummary, SummaryBatch, decode_footer, decode_footer_tail,

@@ -161,7 +161,7 @@ fn worth_a_try(plain: &[u8]) -> bool {
 ///
 /// # Panics
 /// When [`pack`] did not make the bytes.
-pub fn seal(packed: &mut [u8], object: ObjectId, first: Block, writer: Writer) -> u32 {
+pub fn finish_packed(packed: &mut [u8], object: ObjectId, first: Block, writer: Writer) -> u32 {
     let checksum = checksum_of(packed, object, first, writer).expect("a record that was packed here");
     packed[..4].copy_from_slice(&checksum.to_le_bytes());
     checksum
@@ -240,7 +240,7 @@ mod tests {
 
     fn sealed(compression: Compression, plain: &[u8]) -> Option<Vec<u8>> {
         let mut packed = pack(compression, plain)?;
-        seal(&mut packed, PLACE.0, PLACE.1, PLACE.2);
+        finish_packed(&mut packed, PLACE.0, PLACE.1, PLACE.2);
         Some(packed)
     }
 
@@ -344,7 +344,7 @@ mod tests {
             for (told, blocks) in [(3, 4), (5, 4), (16, 1), (0, 1), (17, 1)] {
                 let mut packed = pack(compression, &text(blocks)).unwrap();
                 packed[5] = told;
-                seal(&mut packed, PLACE.0, PLACE.1, PLACE.2);
+                finish_packed(&mut packed, PLACE.0, PLACE.1, PLACE.2);
                 assert_eq!(read_back(&packed), None);
             }
         }
@@ -361,7 +361,7 @@ mod tests {
             packed.extend_from_slice(&body);
             (packed[4], packed[5]) = (codec, blocks);
             packed[6..8].copy_from_slice(&(body.len() as u16).to_le_bytes());
-            seal(&mut packed, PLACE.0, PLACE.1, PLACE.2);
+            finish_packed(&mut packed, PLACE.0, PLACE.1, PLACE.2);
             read_back(&packed);
         }
     }

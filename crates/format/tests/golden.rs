@@ -20,7 +20,7 @@ use headpond_format::{
     SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, VolumeId, VolumeWitness, Witness, Writer,
     block_checksum, bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame,
     decode_segment_head, decode_superblock, encode_batch, encode_checkpoint_head, encode_footer, encode_frame,
-    encode_segment_head, encode_superblock, pack, seal, verify_packed,
+    encode_segment_head, encode_superblock, finish_packed, pack, verify_packed,
 };
 
 fn path(version: u32, name: &str) -> PathBuf {
@@ -352,7 +352,7 @@ fn plain_record() -> Vec<u8> {
 fn packed_records() -> Vec<(&'static str, Vec<u8>)> {
     let record = |compression| {
         let mut packed = pack(compression, &plain_record()).unwrap();
-        seal(&mut packed, RECORD.0, RECORD.1, RECORD.2);
+        finish_packed(&mut packed, RECORD.0, RECORD.1, RECORD.2);
         packed
     };
     vec![("packed-record-lz4", record(Compression::Lz4)), ("packed-record-zstd", record(Compression::Zstd(3)))]

@@ -20,8 +20,8 @@ use headpond_base::{
 };
 use headpond_format::{
     Address, Addresses, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState,
-    SummaryBatch, UNIT, Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, seal, verify_block,
-    verify_packed,
+    SummaryBatch, UNIT, Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, finish_packed,
+    verify_block, verify_packed,
 };
 use headpond_map::PackedPlace;
 
@@ -487,7 +487,7 @@ impl Log {
         let sequence = self.next_sequence;
         let open = self.open.current_mut(stream).expect("together opened it");
         let id = open.id;
-        let checksum = seal(
+        let checksum = finish_packed(
             packed,
             object,
             first,

@@ -45,7 +45,7 @@ impl Destaging<'_> {
         let (writes, reads) = (self.outbox.origin_costs().writes(), self.outbox.origin_costs().reads());
         let widest = writes.gap_worth(headpond_base::Nanos(0)).min(RUN_BLOCKS_MAX as u64);
         let between = runs.windows(2).map(|pair| pair[1].first.0 - pair[0].end().0).filter(|gap| *gap <= widest).sum();
-        let spare = self.origin_space.promises.spare(between, self.store.sums().dirty_blocks());
+        let spare = self.origin_space.counted.spare(between, self.store.sums().dirty_blocks());
         if !spare {
             self.origin_space.want_look(object);
         }

@@ -673,7 +673,7 @@ impl Destaging<'_> {
             }
         }
         self.stats.destaged_blocks += job.cleaned;
-        self.origin_space.promises.spend(job.cleaned);
+        self.origin_space.counted.spend(job.cleaned);
         if !log_works {
             self.store.known(object).status.note_cleaning(false);
             return;
@@ -704,7 +704,7 @@ impl Destaging<'_> {
             self.stats.origin_errors += 1;
             self.requests.refused_again(job.object, errno);
         }
-        self.origin_space.promises.destaged(failed);
+        self.origin_space.counted.destaged(failed);
         self.job_ended(id, job, failed);
     }
 

@@ -26,7 +26,7 @@ impl Engine {
         });
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
         if self.store.sums().dirty_blocks() > 0 {
-            self.origin_space.promises.have_earlier_ones();
+            self.origin_space.counted.have_earlier_ones();
         }
         for id in dirty {
             let known = self.store.known(id);
@@ -430,7 +430,7 @@ impl Engine {
         let (attached, gone, nameless) = (known.attached, known.name.is_gone(), known.state.identity.lacks_birth());
         let cleaned_at = known.job.ended_at();
         self.leaving.stays(cleaned_at, id);
-        self.origin_space.promises.passed(known.past.give_up());
+        self.origin_space.counted.passed(known.past.give_up());
         self.destage.loss_is_over(id);
         self.store.forget(id);
         if attached && gone && nameless && named {

@@ -166,7 +166,7 @@ impl Engine {
         let log = &self.store.log();
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
-        let looks = self.origin_space.promises.look() && self.requests.first_for_room().is_some();
+        let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
         let busy = log.has_unsynced() && log.takes_writes() || self.destage.has_work(&self.store) || learning || looks;
         (busy && !self.life.is_over()).then(|| self.now.plus(crate::destage::TICK))
     }

@@ -1,7 +1,7 @@
 //! A packed record: it is verified, and unpacked into the space that it claims and no further.
 
 use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, PoolId};
-use headpond_format::{PACKED_BLOCKS_MAX, Writer, pack, seal, verify_packed};
+use headpond_format::{PACKED_BLOCKS_MAX, Writer, finish_packed, pack, verify_packed};
 
 use crate::seed::Seed;
 use crate::subject::{Base, Told};
@@ -24,7 +24,7 @@ pub(super) fn base(seed: u64) -> Base {
         plain[at] = if seed.one_in(50) { seed.below(256) as u8 } else { plain[at % repeats] } & values;
     }
     let mut bytes = pack(compression[seed.index(5)], &plain).unwrap_or_else(|| vec![0; 512]);
-    seal(&mut bytes, PLACE.0, PLACE.1, PLACE.2);
+    finish_packed(&mut bytes, PLACE.0, PLACE.1, PLACE.2);
     // A checksum covers no range here: `run` makes forged ones right.
     Base { bytes, seals: Vec::new() }
 }
@@ -34,7 +34,7 @@ pub(super) fn run(bytes: &[u8], forged: bool) -> Result<Told, String> {
     let mut bytes = bytes.to_vec();
     let len = bytes.get(6..8).map_or(usize::MAX, |len| 8 + usize::from(u16::from_le_bytes([len[0], len[1]])));
     if forged && len <= bytes.len() {
-        seal(&mut bytes, object, first, writer);
+        finish_packed(&mut bytes, object, first, writer);
     }
     let refused = |words: &str| Ok(Told { verdict: "refused", words: words.to_owned() });
     let Some(record) = verify_packed(&bytes, object, first, writer) else { return refused("none") };

@@ -12,12 +12,12 @@ use headpond_format::Entry;
 use headpond_log::DataRecord;
 
 use super::together::{Pieces, partial, room, runs};
+use crate::counted_space::Balance;
 use crate::engine::Engine;
 use crate::gathered::Gathered;
 use crate::locks::{OpId, Span};
 use crate::object_room;
 use crate::op::{Change, Op, Stage, StepResult, Work};
-use crate::promises::Balance;
 use crate::request::Reply;
 use crate::store::Store;
 
@@ -226,7 +226,7 @@ impl Engine {
         if !self.may_log(id, op.object) {
             self.wait_for_turn(id, op.object, false);
         } else if self.may_take(op.object, change) {
-            if self.origin_space.promises.counts() && self.takes_space(op.object) {
+            if self.origin_space.counted.counts() && self.takes_space(op.object) {
                 self.origin_space.want_look(op.object);
             }
             return true;

@@ -250,7 +250,7 @@ impl Engine {
                 let known = self.store.known(object);
                 known.past.writes(blocks);
                 known.space.passed_by(*offset, offset + data.len() as u64);
-                self.origin_space.promises.pass(blocks);
+                self.origin_space.counted.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
                 self.start(Purpose::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
             }

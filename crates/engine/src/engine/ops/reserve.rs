@@ -1,5 +1,5 @@
 //! Space at the origin for changes through the log: asked for, or counted, before they are accepted, so that "no space" is
-//! told then and not at the flush. `space.rs` has what is known of one object, `promises.rs` the count.
+//! told then and not at the flush. `space.rs` has what is known of one object, `counted_space.rs` the count.
 //!
 //! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it leaves
 //! a file that others seem to have changed. So the log durably says before that the origin's file is changing, as it
@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 
 use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, blocks_for};
 
+use crate::counted_space::Balance;
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::op::{Change, Op, Stage, Work};
-use crate::promises::Balance;
 use crate::purpose::Purpose;
 use crate::request::FlushScope;
 use crate::space::{Bytes, Wish};
@@ -39,7 +39,7 @@ impl Engine {
 
     /// Whether a change may be made as far as space is known; if not it is to ask for some.
     pub(super) fn has_space(&mut self, op: &Op, change: &Change) -> bool {
-        let counts = self.origin_space.promises.counts();
+        let counts = self.origin_space.counted.counts();
         if !self.takes_space(op.object) {
             return true;
         }
@@ -152,7 +152,7 @@ impl Engine {
             .or(self.origin_space.looks_for())
             .filter(|object| self.store.get(*object).is_some_and(|it| it.attached && it.is_file()));
         if let Some(object) = asker
-            && let Some(settles) = self.origin_space.promises.begin_look(self.now, waiting.is_some())
+            && let Some(settles) = self.origin_space.counted.begin_look(self.now, waiting.is_some())
         {
             self.start(Purpose::Look, |ticket| Effect::OriginSpace { ticket, object, settles });
         }
@@ -161,7 +161,7 @@ impl Engine {
     /// The origin said how much it has free.
     pub(crate) fn looked_at_origin(&mut self, outcome: &Outcome) {
         let found = if let Outcome::Free(room) = outcome { Some(*room) } else { None };
-        self.origin_space.promises.looked(found);
+        self.origin_space.counted.looked(found);
     }
 
     /// The origin answered a question.
@@ -188,7 +188,7 @@ impl Engine {
                 }
                 let granted = known.space.granted(&space.found, !space.keeps_none);
                 if space.counts || space.keeps_none {
-                    self.origin_space.promises.count();
+                    self.origin_space.counted.count();
                 }
                 granted.into_iter().for_each(|op| self.requests.has_outcome(op, Outcome::Done));
             }
@@ -199,14 +199,14 @@ impl Engine {
 
     /// How a change stands with what is counted of the origin's space.
     pub(super) fn balance(&self, object: ObjectId, change: &Change) -> Balance {
-        if !self.origin_space.promises.counts() || !self.store.takes_writes() {
+        if !self.origin_space.counted.counts() || !self.store.takes_writes() {
             return Balance::Enough;
         }
         if !self.takes_space(object) || !self.makes_dirty_data(object, change) {
             return Balance::Enough;
         }
         let (after, dirty) = (self.dirty_after(object, change), self.store.sums().dirty_blocks());
-        self.origin_space.promises.balance(after, dirty, self.now)
+        self.origin_space.counted.balance(after, dirty, self.now)
     }
 
     /// Whether a change leaves data that destage has to write: no cut, no allocation, no zeroing of whole blocks.
@@ -222,7 +222,7 @@ impl Engine {
     /// Whether a change adds to dirty data that met a quota on its way to the origin, where only destage meets it.
     fn is_over_quota(&self, object: ObjectId, change: &Change) -> bool {
         let met = self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.is_dirty());
-        met && self.origin_space.promises.counts() && self.store.takes_writes() && self.makes_dirty_data(object, change)
+        met && self.origin_space.counted.counts() && self.store.takes_writes() && self.makes_dirty_data(object, change)
     }
 
     /// Whether a change that goes to the origin directly leaves what is dirty the space that it was promised.
@@ -235,13 +235,13 @@ impl Engine {
         takes == 0
             || !self.takes_space(object)
             || !self.store.takes_writes()
-            || self.origin_space.promises.leaves(takes, self.store.sums().dirty_blocks(), self.now)
+            || self.origin_space.counted.leaves(takes, self.store.sums().dirty_blocks(), self.now)
     }
 
     /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
     pub(super) fn only_origin_can_tell(&self, op: &Op) -> bool {
         let Work::Change(change) = &op.work else { return false };
-        self.origin_space.promises.counts()
+        self.origin_space.counted.counts()
             && (self.balance(op.object, change) == Balance::Full || self.quota_fills_pool(op.object, change))
     }
 

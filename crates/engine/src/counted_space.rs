@@ -39,7 +39,7 @@ const EACH: u64 = 2;
 
 /// Owned by the engine.
 #[derive(Default)]
-pub(crate) struct Promises {
+pub(crate) struct CountedSpace {
     counts: bool,
     /// There is dirty data of an earlier use, and nobody has said yet whether it has to be counted.
     unsure: bool,
@@ -87,7 +87,7 @@ pub(crate) enum Balance {
     Broken,
 }
 
-impl Promises {
+impl CountedSpace {
     /// There is dirty data of an earlier use.
     pub(crate) const fn have_earlier_ones(&mut self) {
         self.unsure = true;
@@ -171,7 +171,7 @@ impl Promises {
 
     /// Whether the origin is to be looked at now, for those who wait or those to come, and if so whether its figure is to be
     /// settled: the first one is, and one that is fresh and does not let those in who wait. To be followed by
-    /// [`Promises::looked`].
+    /// [`CountedSpace::looked`].
     pub(crate) fn begin_look(&mut self, now: Nanos, waiting: bool) -> Option<bool> {
         let age = self.look.map(|look| now.since(look.at));
         let is_old = age.is_none_or(|age| age >= FRESH);
@@ -213,65 +213,65 @@ mod tests {
         Room { free: free_blocks * BLOCK_U64, bytes: 1000 * BLOCK_U64, counts: true }
     }
 
-    fn looked_at(free_blocks: u64, at: Nanos) -> Promises {
-        let mut promises = Promises { counts: true, ..Promises::default() };
-        assert_eq!(promises.begin_look(at, true), Some(true));
-        promises.looked(Some(room(free_blocks)));
-        promises
+    fn looked_at(free_blocks: u64, at: Nanos) -> CountedSpace {
+        let mut counted = CountedSpace { counts: true, ..CountedSpace::default() };
+        assert_eq!(counted.begin_look(at, true), Some(true));
+        counted.looked(Some(room(free_blocks)));
+        counted
     }
 
     #[test]
     fn a_block_counts_twice_and_a_sixteenth_is_left_to_others() {
-        let promises = looked_at(262, Nanos(0));
-        assert_eq!(promises.balance(100, 99, Nanos(1)), Balance::Enough);
-        assert_eq!(promises.balance(101, 100, Nanos(1)), Balance::Short);
-        assert_eq!(promises.balance(101, 0, Nanos(1)), Balance::Full);
+        let counted = looked_at(262, Nanos(0));
+        assert_eq!(counted.balance(100, 99, Nanos(1)), Balance::Enough);
+        assert_eq!(counted.balance(101, 100, Nanos(1)), Balance::Short);
+        assert_eq!(counted.balance(101, 0, Nanos(1)), Balance::Full);
     }
 
     #[test]
     fn what_became_clean_counts_until_a_look_that_was_asked_for_after_it() {
-        let mut promises = looked_at(262, Nanos(0));
-        promises.spend(50);
-        assert_eq!(promises.balance(101, 0, Nanos(1)), Balance::Full);
-        assert_eq!(promises.balance(76, 0, Nanos(1)), Balance::Unknown);
-        assert_eq!(promises.begin_look(Nanos(60 * MS), true), Some(true));
-        promises.spend(10);
-        promises.looked(Some(room(212)));
-        assert_eq!(promises.balance(70, 0, Nanos(61 * MS)), Balance::Enough);
-        assert_eq!(promises.balance(71, 0, Nanos(61 * MS)), Balance::Unknown);
-        assert_eq!(promises.balance(76, 0, Nanos(61 * MS)), Balance::Full);
+        let mut counted = looked_at(262, Nanos(0));
+        counted.spend(50);
+        assert_eq!(counted.balance(101, 0, Nanos(1)), Balance::Full);
+        assert_eq!(counted.balance(76, 0, Nanos(1)), Balance::Unknown);
+        assert_eq!(counted.begin_look(Nanos(60 * MS), true), Some(true));
+        counted.spend(10);
+        counted.looked(Some(room(212)));
+        assert_eq!(counted.balance(70, 0, Nanos(61 * MS)), Balance::Enough);
+        assert_eq!(counted.balance(71, 0, Nanos(61 * MS)), Balance::Unknown);
+        assert_eq!(counted.balance(76, 0, Nanos(61 * MS)), Balance::Full);
     }
 
     /// The figure of btrfs has nothing of what was written before its transaction is complete.
     #[test]
     fn what_the_origin_was_given_counts_until_a_look_that_settles_the_figure() {
-        let mut promises = looked_at(262, Nanos(0));
-        promises.spend(50);
-        assert_eq!(promises.begin_look(Nanos(250 * MS), true), Some(false));
-        promises.looked(Some(room(262)));
-        assert_eq!(promises.balance(75, 0, Nanos(251 * MS)), Balance::Enough);
-        assert_eq!(promises.balance(76, 0, Nanos(251 * MS)), Balance::Unknown);
-        assert_eq!(promises.begin_look(Nanos(260 * MS), true), None, "not more often than that");
-        assert_eq!(promises.begin_look(Nanos(310 * MS), true), Some(true));
-        promises.looked(Some(room(212)));
-        assert_eq!(promises.balance(75, 0, Nanos(311 * MS)), Balance::Enough);
-        assert_eq!(promises.balance(76, 0, Nanos(311 * MS)), Balance::Full);
+        let mut counted = looked_at(262, Nanos(0));
+        counted.spend(50);
+        assert_eq!(counted.begin_look(Nanos(250 * MS), true), Some(false));
+        counted.looked(Some(room(262)));
+        assert_eq!(counted.balance(75, 0, Nanos(251 * MS)), Balance::Enough);
+        assert_eq!(counted.balance(76, 0, Nanos(251 * MS)), Balance::Unknown);
+        assert_eq!(counted.begin_look(Nanos(260 * MS), true), None, "not more often than that");
+        assert_eq!(counted.begin_look(Nanos(310 * MS), true), Some(true));
+        counted.looked(Some(room(212)));
+        assert_eq!(counted.balance(75, 0, Nanos(311 * MS)), Balance::Enough);
+        assert_eq!(counted.balance(76, 0, Nanos(311 * MS)), Balance::Full);
     }
 
     #[test]
     fn an_old_look_counts_only_where_there_is_plenty() {
-        let promises = looked_at(462, Nanos(0));
-        assert_eq!(promises.balance(100, 0, Nanos(900 * MS)), Balance::Enough);
-        assert_eq!(promises.balance(101, 0, Nanos(900 * MS)), Balance::Unknown);
-        assert_eq!(promises.balance(1, 0, Nanos(1000 * MS)), Balance::Unknown);
+        let counted = looked_at(462, Nanos(0));
+        assert_eq!(counted.balance(100, 0, Nanos(900 * MS)), Balance::Enough);
+        assert_eq!(counted.balance(101, 0, Nanos(900 * MS)), Balance::Unknown);
+        assert_eq!(counted.balance(1, 0, Nanos(1000 * MS)), Balance::Unknown);
     }
 
     #[test]
     fn what_goes_to_the_origin_itself_leaves_what_is_dirty_its_space() {
-        let promises = looked_at(262, Nanos(0));
-        assert!(promises.leaves(50, 50, Nanos(1)) && !promises.leaves(51, 50, Nanos(1)));
-        assert!(promises.leaves(1000, 0, Nanos(1)), "the origin has the last word");
-        let mut unsure = Promises::default();
+        let counted = looked_at(262, Nanos(0));
+        assert!(counted.leaves(50, 50, Nanos(1)) && !counted.leaves(51, 50, Nanos(1)));
+        assert!(counted.leaves(1000, 0, Nanos(1)), "the origin has the last word");
+        let mut unsure = CountedSpace::default();
         assert!(unsure.leaves(1000, 1, Nanos(0)));
         unsure.have_earlier_ones();
         assert!(!unsure.leaves(1, 1, Nanos(0)));
@@ -282,6 +282,6 @@ mod tests {
 
     #[test]
     fn an_origin_that_keeps_space_is_not_counted() {
-        assert_eq!(Promises::default().balance(u64::MAX / 4, 0, Nanos(0)), Balance::Enough);
+        assert_eq!(CountedSpace::default().balance(u64::MAX / 4, 0, Nanos(0)), Balance::Enough);
     }
 }
