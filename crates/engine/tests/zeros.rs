@@ -159,3 +159,16 @@ fn many_small_ranges_count_as_so_many_dirty_blocks_and_wait_for_destage() {
     assert!(highest <= most && highest + 10 >= most, "{highest} of {most}");
     assert!(world.engine.stats().map_bytes < 64 * most, "{} bytes of memory", world.engine.stats().map_bytes);
 }
+
+#[test]
+fn zeros_behind_the_end_of_the_origins_file_cost_destage_nothing_however_many_they_are() {
+    let mut world = World::new(patient());
+    let file = world.open_sparse(1, &[7; 8192], 8192);
+    let size = 4096 * TIB;
+    assert!(matches!(world.ask(Request::Truncate { object: file, size, mtime: UnixNanos(8) }), Reply::Changed(_)));
+    zero(&mut world, file, 0, size);
+    flush(&mut world);
+    assert_eq!(world.zero_ranges, [(0, 8192)]);
+    assert!(world.synced.len() <= 2, "{} rounds", world.synced.len());
+    assert_eq!((world.sparse[&file], world.engine.stats().dirty_blocks), (size, 0));
+}

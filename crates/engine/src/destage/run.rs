@@ -1,6 +1,6 @@
 //! A run: neighbouring dirty blocks of one object that go to the origin in one write, or one range of zeros.
 
-use headpond_base::{BLOCK_U64, Block, Buf, BufMut};
+use headpond_base::{BLOCK_U64, Block, Buf, BufMut, blocks_for};
 use headpond_map::{Slot, Zeros};
 use headpond_policy::Merge;
 
@@ -22,13 +22,19 @@ pub(super) struct DirtyPart {
 }
 
 impl DirtyPart {
-    /// The first of them from `from` on, so many at most.
+    /// The first of them from `from` on, so many at most. Zeros behind the end of the origin's file are one part: nothing of them
+    /// goes there, however many they are.
     pub(super) fn of(known: &Object, from: Block, most: usize) -> Vec<Self> {
         let data =
             known.map().dirty_from(from).map(|(first, slot)| Self { first, end: first.next(), slot: Some(slot) });
+        let behind = Block(blocks_for(known.state.size.min(known.origin_size)));
         let parts = known.zeros().within(from, Zeros::END).flat_map(|(first, end)| {
-            let starts = (first.0..end.0).step_by(ZEROS_BLOCKS_MAX as usize).map(Block);
-            starts.map(move |first| Self { first, end: first.plus(ZEROS_BLOCKS_MAX).min(end), slot: None })
+            let there = end.min(behind);
+            let starts = (first.0..there.0).step_by(ZEROS_BLOCKS_MAX as usize).map(Block);
+            let pieces =
+                starts.map(move |first| Self { first, end: first.plus(ZEROS_BLOCKS_MAX).min(there), slot: None });
+            let first = first.max(behind);
+            pieces.chain((first < end).then_some(Self { first, end, slot: None }))
         });
         let mut found: Vec<Self> = data.take(most).chain(parts.take(most)).collect();
         found.sort_unstable_by_key(|dirty| dirty.first);

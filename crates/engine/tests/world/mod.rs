@@ -278,7 +278,10 @@ impl World {
                 (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::OriginResize { ticket, object, size } => {
-                self.files.get_mut(&object).unwrap().resize(size as usize, 0);
+                match self.sparse.get_mut(&object) {
+                    Some(sparse) => *sparse = size,
+                    None => self.files.get_mut(&object).unwrap().resize(size as usize, 0),
+                }
                 self.resized.insert(object);
                 self.cuts.push(size);
                 self.full &= !self.cuts_make_room;
