@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | [`flash`](Flash) | a flash file or block device: opened, locked, created, read while starting |
-//! | [`op`](Op) | what a disk is asked for, and how it ends |
+//! | [`op`](DiskOp) | what a disk is asked for, and how it ends |
 //! | `disk` | a flash as a reactor has it: its name, its size, its trims |
 //! | [`reactor`](Reactor) | drives the disks of a pool, and watches descriptors of its owner |
 //! | `uring` | a reactor: one io_uring for all disks and descriptors; the fast way |
