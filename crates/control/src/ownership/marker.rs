@@ -240,9 +240,11 @@ impl MarkerHold {
         LockWatch { dir: self.dir.clone(), lock: self.lock.clone() }
     }
 
-    /// Gives up an origin that is another's by now: this process touches nothing beside it any more.
+    /// Gives up an origin that is another's by now: this process touches nothing beside it any more. The lock is free on return,
+    /// so the next start learns from the marker whose the origin is, and not that this process still ends.
     pub(crate) fn disown(mut self) {
         self.gone = true;
+        self.lock.close();
     }
 
     /// The marker's directory, for other files in it.
