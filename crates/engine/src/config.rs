@@ -4,6 +4,9 @@ use headpond_base::{CacheMode, Class, Compression, Nanos};
 use headpond_log::{FillPolicy, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
+use crate::modes::{ModeRules, rules};
+use crate::treatment::Treatment;
+
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -60,6 +63,16 @@ impl Config {
     #[must_use]
     pub fn period(&self) -> Option<Nanos> {
         Some(self.flush_period).filter(|period| *period != Self::OFF)
+    }
+
+    /// What the cache mode does with requests.
+    pub(crate) const fn rules(&self) -> ModeRules {
+        rules(self.mode)
+    }
+
+    /// The same, as far as a request's treatment allows it.
+    pub(crate) const fn rules_for(&self, how: Treatment) -> ModeRules {
+        how.handling.limit(self.rules())
     }
 }
 

@@ -154,7 +154,7 @@ impl Engine {
         {
             return how;
         }
-        if self.rules_for(how).log_writes {
+        if self.config.rules_for(how).log_writes {
             let Some(known) = self.store.get_mut(object) else { return how };
             if !self.sequential.may_switch(known, self.now) {
                 return how;

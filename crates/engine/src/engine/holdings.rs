@@ -29,7 +29,7 @@ impl Engine {
     /// with about as much, to an eighth, either may be left out. Costs a look at a few times as many objects, however many there are.
     #[must_use]
     pub fn holdings(&self, most: usize) -> Vec<Holding> {
-        let objects = &self.store.objects();
+        let objects = self.store.objects();
         let mut held: BTreeMap<_, _> = objects.top(most, RankedBy::Blocks).into_iter().collect();
         held.extend(objects.top(most, RankedBy::DirtyBlocks));
         let shown = |object: &Object| Holding {

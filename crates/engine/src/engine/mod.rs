@@ -29,7 +29,6 @@ use crate::keep::{Keep, Keeping};
 use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
-use crate::modes::{ModeRules, rules};
 use crate::object_room::ObjectRoom;
 use crate::op::{Op, StepResult, Work};
 use crate::origin_space::OriginSpace;
@@ -134,15 +133,6 @@ impl Engine {
         }
     }
 
-    pub(crate) const fn rules(&self) -> ModeRules {
-        rules(self.config.mode)
-    }
-
-    /// What the cache mode leaves of what a request's treatment allows.
-    pub(crate) const fn rules_for(&self, how: Treatment) -> ModeRules {
-        how.handling.limit(rules(self.config.mode))
-    }
-
     /// Tells the time. It never goes back.
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
@@ -163,7 +153,7 @@ impl Engine {
     /// When [`Engine::advance`] should be called at the latest, if nothing else happens.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let log = &self.store.log();
+        let log = self.store.log();
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
@@ -232,7 +222,7 @@ impl Engine {
         let geometry = self.store.log().geometry();
         let flush = self.destage.flushes(self.now).next();
         // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
-        let objects = &self.store.objects();
+        let objects = self.store.objects();
         let counted = self.outbox.add_to(self.stats);
         Stats {
             cached_blocks: self.store.sums().cached_blocks(),

@@ -27,14 +27,12 @@ use crate::destage::Destage;
 use crate::fetches::Fetches;
 use crate::keep::{Keep, Keeping};
 use crate::locks::Span;
-use crate::modes::{ModeRules, rules};
 use crate::object_room::ObjectRoom;
 use crate::outbox::Outbox;
 use crate::reclaim::Reclaim;
 use crate::requests::Requests;
 use crate::stats::Stats;
 use crate::store::Store;
-use crate::treatment::Treatment;
 use hits_to_origin::HitsToOrigin;
 use neighbours::Neighbours;
 use trails::Trails;
@@ -84,9 +82,9 @@ pub(crate) struct Gathering<'a> {
     pub(crate) keep: &'a mut Keep,
     /// Lets the log name an object whose blocks come in.
     pub(crate) room: &'a mut ObjectRoom,
-    /// Is told how long misses take.
+    /// Learns how long misses take.
     pub(crate) destage: &'a mut Destage,
-    /// Is told of lingering blocks that were asked for.
+    /// Learns which lingering blocks a request asked for.
     pub(crate) reclaim: &'a mut Reclaim,
     pub(crate) config: &'a Config,
     pub(crate) stats: &'a mut Stats,
@@ -98,14 +96,5 @@ pub(crate) struct Gathering<'a> {
 impl Gathering<'_> {
     const fn keeping(&mut self) -> Keeping<'_> {
         Keeping { keep: self.keep, store: self.store, stats: self.stats }
-    }
-
-    const fn rules(&self) -> ModeRules {
-        rules(self.config.mode)
-    }
-
-    /// What the cache mode leaves of what a request's treatment allows.
-    const fn rules_for(&self, how: Treatment) -> ModeRules {
-        how.handling.limit(rules(self.config.mode))
     }
 }

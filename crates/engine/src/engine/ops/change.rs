@@ -113,7 +113,7 @@ impl Engine {
     /// Whether changes that begin now go to the origin directly: by the cache mode, or because
     /// the flash takes nothing more (promise 5).
     fn goes_direct(&self, op: &Op) -> bool {
-        !self.rules_for(op.how).log_writes || !self.store.takes_writes() || self.only_origin_can_tell(op)
+        !self.config.rules_for(op.how).log_writes || !self.store.takes_writes() || self.only_origin_can_tell(op)
     }
 
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> StepResult {

@@ -299,7 +299,7 @@ impl Engine {
         known.touch(change.mtime(), change.mtime(), now);
         self.destage.note(object);
         self.poison(object, change.span());
-        if self.rules_for(how).keep_writes
+        if self.config.rules_for(how).keep_writes
             && let Change::Write { offset, data, .. } = change
         {
             self.keep_written(object, *offset, data, how.class);

@@ -32,7 +32,7 @@ const AHEAD_MAX: u64 = 16 << 20;
 const SAID_FOR: Nanos = Nanos::SECOND;
 
 impl Engine {
-    /// Whether what is dirty of an object needs space at the origin that somebody else may take: a volume has its own.
+    /// Whether an object's dirty data needs space at the origin that other programs may take. A volume has its own.
     pub(super) fn takes_space(&self, object: ObjectId) -> bool {
         self.store.get(object).is_some_and(Object::is_file)
     }
@@ -257,14 +257,14 @@ impl Engine {
     /// origin could take it; or destage finds no space as it is, or meets a quota.
     pub(super) fn refused_for_space(&self, op: &Op, change: &Change) -> Option<Errno> {
         if self.is_over_quota(op.object, change) {
-            return self.rules_for(op.how).log_writes.then_some(Errno::DQUOT);
+            return self.config.rules_for(op.how).log_writes.then_some(Errno::DQUOT);
         }
         let whole = change.needs_the_log() || op.how.handling == Handling::Whole;
         let refused = match self.balance(op.object, change) {
             Balance::Broken => true,
             _ => whole && self.only_origin_can_tell(op),
         };
-        (refused && self.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
+        (refused && self.config.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
     }
 }
 

@@ -17,7 +17,7 @@ impl Engine {
             return StepResult::Finish(Reply::Failed(errno));
         }
         match op.stage {
-            Stage::Begin if rules(mode).log_writes || !self.rules().log_writes => {
+            Stage::Begin if rules(mode).log_writes || !self.config.rules().log_writes => {
                 self.config.mode = mode;
                 StepResult::Finish(Reply::Done)
             }
