@@ -198,9 +198,7 @@ impl Store {
         object.traces = true;
         object.dropped.appended(block);
         if !object.zeros.is_empty() {
-            let before = object.zeros.extents();
-            object.zeros.remove(block, block.next());
-            self.sums.zeros_changed(before, object.zeros.extents());
+            change_zeros(object, &mut self.sums, |zeros| zeros.remove(block, block.next()));
         }
         let old = object.map.insert(block, slot);
         self.sums.changed(old, Some(slot));
@@ -267,10 +265,9 @@ impl Store {
     }
 
     fn change_zeros(&mut self, id: ObjectId, change: impl FnOnce(&mut Zeros)) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
-        let before = object.zeros.extents();
-        change(&mut object.zeros);
-        self.sums.zeros_changed(before, object.zeros.extents());
+        if let Some(object) = self.objects.get_mut(&id) {
+            change_zeros(object, &mut self.sums, change);
+        }
     }
 
     /// Of blocks that have a slot and are zeros, too, the slot counts: of forged pools alone, once the log was replayed.
@@ -510,6 +507,13 @@ impl Store {
             whole: false,
         }
     }
+}
+
+/// Changes an object's zeros, and counts what they are then.
+fn change_zeros(object: &mut Object, sums: &mut Sums, change: impl FnOnce(&mut Zeros)) {
+    let before = object.zeros.extents();
+    change(&mut object.zeros);
+    sums.zeros_changed(before, object.zeros.extents());
 }
 
 /// Counts a slot in its segment; `by` is 1, or -1 for one that is no more.

@@ -281,7 +281,7 @@ impl Engine {
     /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it is
     /// counted.
     fn may_take(&self, object: ObjectId, change: &Change) -> bool {
-        let log = &self.store.log();
+        let log = self.store.log();
         if !log.takes_writes() {
             return true;
         }
@@ -310,14 +310,18 @@ impl Engine {
             // The extent, and a block at each end.
             Change::Zero { .. } => (3, 0),
         };
-        let span = change.span();
-        let (covered, cut) = self.store.get(object).map_or((0, 0), |known| {
-            let counts = matches!(change, Change::Write { .. }) && blocks > 1;
-            let covered = known.map().range(span.first, span.end).take_while(|_| counts).filter(|(_, slot)| slot.dirty);
-            // What is written in the midst of zeros leaves some on either side.
-            (covered.count() as u64, if known.zeros().is_empty() { 0 } else { places })
-        });
-        self.store.sums().dirty_blocks() + blocks + cut - covered
+        let dirty = self.store.sums().dirty_blocks() + blocks;
+        let Some(known) = self.store.get(object) else { return dirty };
+        let covered = match change {
+            Change::Write { .. } if blocks > 1 => {
+                let span = change.span();
+                known.map().range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
+            }
+            _ => 0,
+        };
+        // What is written in the midst of zeros leaves some on either side.
+        let cut = if known.zeros().is_empty() { 0 } else { places };
+        dirty + cut - covered
     }
 
     /// More than this must not be dirty.
