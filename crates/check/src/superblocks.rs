@@ -1,13 +1,28 @@
 //! The two copies of the superblock.
 
+use std::fmt;
+
 use headpond_base::BLOCK;
 use headpond_engine::FlashRead;
 use headpond_format::{Damage, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
 
 use crate::report::{Findings, Severity, SlotReport};
 
-/// No superblock lies where one should be.
-const MISSING: &str = "missing";
+/// Why a slot gives no superblock.
+enum Lack {
+    /// There is none where one should be.
+    Missing,
+    Damaged(String),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("missing"),
+            Self::Damaged(why) => f.write_str(why),
+        }
+    }
+}
 
 /// The content of the two slots.
 pub(crate) struct Slots {
@@ -34,24 +49,24 @@ pub(crate) fn examine(
 ) -> (Slots, Vec<SlotReport>) {
     let read = SUPERBLOCK_SLOTS.map(|offset| {
         if offset + BLOCK as u64 > device_bytes {
-            return Err("the device ends before it".to_owned());
+            return Err(Lack::Damaged("the device ends before it".to_owned()));
         }
-        let bytes = flash.read(offset, BLOCK).map_err(|errno| format!("unreadable: {errno}"))?;
+        let bytes = flash.read(offset, BLOCK).map_err(|errno| Lack::Damaged(format!("unreadable: {errno}")))?;
         decode_superblock(&bytes).map_err(|damage| match damage {
-            Damage::Missing(_) => MISSING.to_owned(),
-            damage => damage.to_string(),
+            Damage::Missing(_) => Lack::Missing,
+            damage => Lack::Damaged(damage.to_string()),
         })
     });
     let newest = read.iter().flatten().map(|superblock| superblock.counter).max();
     // After a format, and after a repair of one copy from the other.
     let alike = matches!(&read, [Ok(first), Ok(second)] if first == second);
     // A file or device that was never a pool: the verdict says so, and nothing is lost.
-    let none = read.iter().all(|slot| slot.as_ref().is_err_and(|why| why == MISSING));
+    let none = read.iter().all(|slot| matches!(slot, Err(Lack::Missing)));
     let mut told = Vec::new();
     for (index, (offset, slot)) in SUPERBLOCK_SLOTS.into_iter().zip(&read).enumerate() {
         let counter = slot.as_ref().ok().map(|superblock| superblock.counter);
         let damage = match (slot, newest) {
-            (Err(why), _) => Some(why.clone()),
+            (Err(lack), _) => Some(lack.to_string()),
             // Writes alternate between them.
             (Ok(found), Some(newest)) if found.counter.abs_diff(newest) > 1 => {
                 Some(format!("has counter {}, not the one before {newest}: a write was lost", found.counter))
