@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - Nothing is lost with an object that is dropped: the origin has all of it, and nothing uses it.
-//! - Each object that was dropped is told once, to be retired.
+//! - Each dropped object is given out once, to be retired.
 
 use headpond_base::ObjectId;
 

@@ -162,8 +162,8 @@ impl BesideDir {
     }
 }
 
-/// The content and owner of a file beside an origin, whoever made it: to show it, and to find that it exists. It
-/// follows no link, and opens only regular files.
+/// The content and owner of a file beside an origin, no matter who made it. It follows no link, and opens only regular
+/// files.
 pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<(Vec<u8>, Owner)> {
     let dir = openat(origin, MARKER_NAME, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let place = openat(&dir, name, LOOK, Mode::empty()).ok()?;

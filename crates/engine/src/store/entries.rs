@@ -36,7 +36,7 @@ impl Store {
         self.zero_range(object, first, first.plus(blocks));
     }
 
-    /// All objects at or below a path have their new one. The log is told if it works and the paths are short enough for it.
+    /// Gives all objects at or below a path their new one. The log gets an entry if it works and the paths fit one.
     pub(crate) fn rename(&mut self, from: &[u8], to: &[u8]) {
         self.rename_paths(from, to);
         if from.len().max(to.len()) <= OBJECT_PATH_MAX && self.takes_writes() {
