@@ -46,7 +46,7 @@ fn the_marker_comes_and_goes_with_the_command_and_nothing_else_does() {
     assert!(line.starts_with("f /dev/fcta 0444 root root - ") && line.lines().count() == 1, "{line}");
     let made = fs::read_to_string(root.join("dev/fcta")).unwrap();
     assert!(line.ends_with(&format!("{made}\n")), "what is made at boot is known as ours, too");
-    let status: serde_json::Value = serde_json::from_str(&atomic(root, &["status", "--json"]).ok().text).unwrap();
+    let status = atomic(root, &["status", "--json"]).ok().json();
     assert_eq!((&status["marker"], &status["at_boot"]), (&"ours".into(), &"ours".into()));
     atomic(root, &["disable"]).ok();
     assert!(all(root).is_empty());

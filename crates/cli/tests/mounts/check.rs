@@ -14,9 +14,7 @@ fn check(flash: &Path, more: &[&str]) -> Said {
 }
 
 fn json(flash: &Path) -> Value {
-    let said = check(flash, &["--json", "--quiet"]);
-    let end = said.text.rfind("\n}").unwrap_or_else(|| panic!("{}", said.text)) + 2;
-    serde_json::from_str(&said.text[..end]).unwrap()
+    check(flash, &["--json", "--quiet"]).json()
 }
 
 /// A pool that was killed with a synced file in it that the origin has not got.

@@ -47,8 +47,7 @@ fn a_flush_in_the_background_has_a_handle_with_progress_and_ends_cancelled_when_
     assert_eq!(pond.status()["flush"], "cancelled");
     flush(&pond, &["--cancel", &handle.to_string()]).refused(2, &["ended already"]);
     flush(&pond, &["--cancel", "99"]).refused(2, &["no flush 99"]);
-    let again = flush(&pond, &["--background", "--json"]);
-    let again: serde_json::Value = serde_json::from_str(&again.ok().text).unwrap();
+    let again = flush(&pond, &["--background", "--json"]).ok().json();
     let again = again["handle"].as_u64().unwrap();
     assert_ne!(again, handle);
     let mut least = u64::MAX;

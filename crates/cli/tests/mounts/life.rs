@@ -48,8 +48,7 @@ fn status_tells_people_and_programs() {
     assert_eq!(status["dirty_bytes"], 1 << 20);
     let table = run([OsStr::new("status"), pond.mnt().as_os_str()]);
     table.ok().refused(0, &["write-back", "1 MiB", "origin"]);
-    let all = run(["status", "--json"]);
-    let all: serde_json::Value = serde_json::from_str(&all.ok().text).unwrap();
+    let all = run(["status", "--json"]).ok().json();
     let ours = |status: &serde_json::Value| status["mountpoint"] == pond.mnt().to_str().unwrap();
     assert!(all.as_array().unwrap().iter().any(ours));
     pond.unmount(&[]).ok();

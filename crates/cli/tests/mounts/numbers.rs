@@ -35,8 +35,7 @@ fn every_number_is_told_three_ways_and_they_agree() {
     let port = free_port();
     pond.mount(&["--size", SIZE, "--metrics", &format!("127.0.0.1:{port}")]).ok();
     write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
-    let json = ask(&pond, "stats", &["--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let json = ask(&pond, "stats", &["--json"]).ok().json();
     let lines = ask(&pond, "stats", &[]);
     let page = http_get(port);
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
@@ -101,8 +100,7 @@ fn the_busiest_file_and_process_are_named_while_they_work() {
             text.lines().skip_while(|line| !line.starts_with("BUSIEST")).nth(1).unwrap_or_default().to_owned();
         busiest.contains("/s busy") && busiest.contains(&process)
     });
-    let json = ask(&pond, "stats", &["--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let json = ask(&pond, "stats", &["--json"]).ok().json();
     let file = json["files"].as_array().unwrap().iter().find(|file| file["path"] == "busy").unwrap();
     assert!(file["written_bytes"].as_u64().unwrap() > 0 && file["dirty_bytes"].as_u64().unwrap() > 0, "{file}");
     let found = json["processes"].as_array().unwrap().iter().find(|found| found["pid"] == writer.id()).unwrap();
@@ -120,8 +118,7 @@ fn the_numbers_stay_short_with_thousands_of_files_that_did_the_same() {
     for file in 0..2000 {
         fs::write(pond.mnt().join(format!("file-{file}")), "same").unwrap();
     }
-    let json = ask(&pond, "stats", &["--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let json = ask(&pond, "stats", &["--json"]).ok().json();
     let files = json["files"].as_array().unwrap().len();
     assert!((16..=112).contains(&files), "{files}");
     ask(&pond, "top", &["--once"]).ok();
@@ -145,8 +142,7 @@ fn the_numbers_are_told_of_files_with_the_longest_names() {
         // Each one has something of its own: the most written, or the most in the pool.
         fs::write(deep.join(format!("file-{file}")), pattern(4096 * (1 + file % 50), 1)).unwrap();
     }
-    let json = ask(&pond, "stats", &["--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let json = ask(&pond, "stats", &["--json"]).ok().json();
     let files = json["files"].as_array().unwrap();
     assert!(files.iter().any(|file| file["path"].as_str().unwrap().ends_with("/file-49")), "{}", files.len());
     pond.unmount(&["--keep-dirty"]).ok();

@@ -25,7 +25,10 @@ pub struct Pond {
 #[derive(Debug)]
 pub struct Said {
     pub status: i32,
+    /// What it said to programs and, behind it, to people.
     pub text: String,
+    /// What it said to programs alone: what it said to people may be of a mount that another test has just killed.
+    stdout: String,
 }
 
 impl Said {
@@ -44,12 +47,19 @@ impl Said {
         }
         self
     }
+
+    /// Its answer to a program.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", self.text))
+    }
 }
 
 impl From<Output> for Said {
     fn from(output: Output) -> Self {
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        Self { status: output.status.code().unwrap_or(-1), text }
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = format!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
+        Self { status: output.status.code().unwrap_or(-1), text, stdout }
     }
 }
 
@@ -186,9 +196,7 @@ impl Pond {
     }
 
     pub fn status(&self) -> serde_json::Value {
-        let said = run([OsStr::new("status"), self.mnt().as_os_str(), OsStr::new("--json")]);
-        said.ok();
-        serde_json::from_str(&said.text).unwrap()
+        run([OsStr::new("status"), self.mnt().as_os_str(), OsStr::new("--json")]).ok().json()
     }
 
     pub fn marker(&self) -> Option<serde_json::Value> {

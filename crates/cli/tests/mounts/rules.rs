@@ -16,7 +16,7 @@ fn rules(pond: &Pond, what: &str, more: &[&str]) -> Said {
 }
 
 fn listed(pond: &Pond) -> Vec<serde_json::Value> {
-    serde_json::from_str(&rules(pond, "list", &["--json"]).ok().text).unwrap()
+    rules(pond, "list", &["--json"]).ok().json().as_array().unwrap().clone()
 }
 
 /// A mount over an origin with some cold files of a mebibyte.
@@ -225,8 +225,7 @@ fn a_wrong_rule_is_refused_and_a_dry_run_changes_nothing() {
     said.ok().refused(0, &["would be rule 1: path=db/* action=bypass", "would match", "db/one"]);
     assert!(listed(&pond).is_empty());
     rules(&pond, "list", &[]).ok().refused(0, &["no rules"]);
-    let verdict = rules(&pond, "test", &["name=x", "path=db/one", "direction=write", "size=1M", "--json"]);
-    let verdict: serde_json::Value = serde_json::from_str(&verdict.ok().text).unwrap();
+    let verdict = rules(&pond, "test", &["name=x", "path=db/one", "direction=write", "size=1M", "--json"]).ok().json();
     assert_eq!((&verdict["action"], &verdict["decided_by"]), (&"cache".into(), &serde_json::Value::Null));
     pond.unmount(&[]).ok();
 }
@@ -368,9 +367,7 @@ fn files_are_packed_as_the_rule_for_their_path_says_and_numbers_show_how_well() 
     }
     let stored = || {
         let mnt = pond.mnt();
-        let said = run([OsStr::new("stats"), mnt.as_os_str(), OsStr::new("--json")]);
-        said.ok();
-        let numbers: serde_json::Value = serde_json::from_str(&said.text).unwrap();
+        let numbers = run([OsStr::new("stats"), mnt.as_os_str(), OsStr::new("--json")]).ok().json();
         ["db/table.ibd", "db/picture.jpg", "other"].map(|name| {
             let file = numbers["files"].as_array().unwrap().iter().find(|file| file["path"] == name).unwrap().clone();
             file["stored_bytes"].as_f64().unwrap() / file["cached_bytes"].as_f64().unwrap()

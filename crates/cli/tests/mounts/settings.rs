@@ -18,8 +18,7 @@ fn ask(pond: &Pond, command: &str, more: &[&str]) -> Said {
 }
 
 fn get(pond: &Pond, name: &str) -> String {
-    let said = ask(pond, "get", &[name, "--json"]);
-    let object: serde_json::Value = serde_json::from_str(&said.ok().text).unwrap();
+    let object = ask(pond, "get", &[name, "--json"]).ok().json();
     object[name].as_str().unwrap().to_owned()
 }
 
