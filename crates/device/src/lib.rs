@@ -29,7 +29,7 @@
 //!   disk only.
 //! - Disks do not wait for each other: a disk that fails, or never answers, stops no other.
 //! - One wait covers everything: an operation that ends on any disk, a descriptor that becomes readable, a wake-up.
-//! - A [`WatchToken`] names a descriptor. Readable descriptors take turns: the reactor reports none twice before it has
+//! - A [`WatchToken`] names a descriptor. Readable descriptors are reported in rotation: the reactor reports none twice before it has
 //!   reported the others.
 //! - A reactor that cannot watch refuses to: `psync` and `memory` watch nothing.
 //!

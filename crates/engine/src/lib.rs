@@ -14,6 +14,7 @@
 //! [`Engine::take_effects`] gives, in any order it likes: the engine never relies on two effects
 //! that are under way at the same time being carried out in the order they were given.
 
+mod alternation;
 mod burials;
 mod checkpoints;
 mod config;
@@ -66,7 +67,6 @@ mod status;
 mod store;
 mod sums;
 mod treatment;
-mod turns;
 mod witness;
 
 pub use config::Config;

@@ -147,7 +147,7 @@ pub(crate) struct Op {
     pub(crate) reserving: bool,
     /// Files that grow gave back for it what they had ahead.
     pub(crate) made_room: bool,
-    /// It waits for its turn, and the origin has refused once what it waits for.
+    /// It waits for changes of the other kind, and the origin has refused once what it waits for.
     pub(crate) refused: bool,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Requests {
     /// With the entry of the log that each waits to be durable.
     for_log: BTreeSet<(Sequence, OpId)>,
     for_room: VecDeque<OpId>,
-    for_turn: Vec<OpId>,
+    for_other_kind: Vec<OpId>,
     /// The request to stop, while others or background work are under way.
     for_quiet: Option<OpId>,
     /// Those that came before the engine could take any.
@@ -186,19 +186,19 @@ impl Requests {
         }
     }
 
-    /// A request waits for its turn on its object.
-    pub(crate) fn wait_for_turn(&mut self, id: OpId) {
-        self.for_turn.push(id);
+    /// A request waits until changes of the other kind on its object are over.
+    pub(crate) fn wait_for_other_kind(&mut self, id: OpId) {
+        self.for_other_kind.push(id);
     }
 
-    /// Those that wait for a turn.
-    pub(crate) fn for_turn(&self) -> impl Iterator<Item = OpId> + '_ {
-        self.for_turn.iter().copied()
+    /// Those that wait for changes of the other kind.
+    pub(crate) fn for_other_kind(&self) -> impl Iterator<Item = OpId> + '_ {
+        self.for_other_kind.iter().copied()
     }
 
-    /// Has a request stepped that waits for its turn.
-    pub(crate) fn has_turn(&mut self, id: OpId) {
-        self.for_turn.retain(|waiting| *waiting != id);
+    /// Has a request stepped that waited for changes of the other kind.
+    pub(crate) fn other_kind_is_over(&mut self, id: OpId) {
+        self.for_other_kind.retain(|waiting| *waiting != id);
         self.wake(id);
     }
 
@@ -210,8 +210,8 @@ impl Requests {
             format!("entry {} of the log to be durable", entry.0)
         } else if self.for_room.contains(&id) {
             "room".to_owned()
-        } else if self.for_turn.contains(&id) {
-            "its turn on the object".to_owned()
+        } else if self.for_other_kind.contains(&id) {
+            "changes of the other kind on the object".to_owned()
         } else if self.for_quiet == Some(id) {
             "all others to end".to_owned()
         } else if op.parts > 0 {
@@ -222,13 +222,13 @@ impl Requests {
     }
 
     /// The origin refused what changes of an object may be waiting for. That may pass, as it is tried again after a while;
-    /// those that wait for a turn are told the second time.
+    /// those that wait for changes of the other kind fail the second time.
     pub(crate) fn refused_again(&mut self, object: ObjectId, errno: Errno) {
         let table = &mut self.table;
         let again = |id: &mut OpId| {
             table.get_mut(id).is_some_and(|op| op.object == object && std::mem::replace(&mut op.refused, true))
         };
-        let told: Vec<OpId> = self.for_turn.extract_if(.., again).collect();
+        let told: Vec<OpId> = self.for_other_kind.extract_if(.., again).collect();
         told.into_iter().for_each(|id| self.fail(id, errno));
     }
 }
@@ -314,12 +314,12 @@ mod tests {
     #[test]
     fn what_the_origin_refuses_twice_is_told_to_who_waits_for_that_object() {
         let (mut requests, ids) = with(3);
-        ids.iter().for_each(|id| requests.wait_for_turn(*id));
+        ids.iter().for_each(|id| requests.wait_for_other_kind(*id));
         requests.refused_again(ObjectId(0), Errno::IO);
         assert!(steps(&mut requests).is_empty(), "it may pass");
         requests.refused_again(ObjectId(0), Errno::IO);
         assert_eq!(steps(&mut requests), [ids[0], ids[2]]);
-        assert_eq!(requests.for_turn().collect::<Vec<_>>(), [ids[1]]);
+        assert_eq!(requests.for_other_kind().collect::<Vec<_>>(), [ids[1]]);
     }
 
     #[test]

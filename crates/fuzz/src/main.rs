@@ -16,7 +16,7 @@ struct Arguments {
     /// Seconds for each target
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Fuzz only this target: superblock, settings, segment, batch, checkpoint, image
+    /// Fuzz only this target: superblock, settings, segment, batch, record, checkpoint, image
     #[arg(long)]
     target: Option<Target>,
     /// The seed of the inputs

@@ -8,7 +8,7 @@
 //! Then little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes. If
 //! the flash does not keep up, batches grow instead.
 //!
-//! The host stream may fill several segments with its batches in turn ([`OpenSegments`]). A sync waits for every
+//! The host stream may fill several segments with its batches in rotation ([`OpenSegments`]). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
 
 use std::collections::BTreeSet;

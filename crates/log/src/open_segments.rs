@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A stream fills one batch at a time. So its entries and batches have one order, in however many segments they lie.
-//! - The host stream may have several open segments. Its batches take turns among them. Only the segment whose turn it
-//!   is has an open batch.
+//! - The host stream may have several open segments. Its batches go to them in rotation. Only the current
+//!   segment has an open batch.
 //! - Each other stream has one open segment.
 
 use headpond_base::Stream;
@@ -33,22 +33,22 @@ impl Default for FillPolicy {
 }
 
 /// The open segments of one stream.
-struct Turns {
+struct Rotation {
     /// One place for each segment that may be open.
     places: Vec<Option<OpenSegment>>,
-    /// The place whose turn it is.
-    turn: usize,
+    /// The place that takes the next batch.
+    current: usize,
 }
 
 /// The open segments of all streams.
 pub(crate) struct OpenSegments {
-    streams: [Turns; Stream::ALL.len()],
+    streams: [Rotation; Stream::ALL.len()],
 }
 
 impl OpenSegments {
     /// No segment is open, and each stream may have one.
     pub(crate) fn new() -> Self {
-        Self { streams: Stream::ALL.map(|_| Turns { places: vec![None], turn: 0 }) }
+        Self { streams: Stream::ALL.map(|_| Rotation { places: vec![None], current: 0 }) }
     }
 
     /// From now on the host stream may have `segments` open segments.
@@ -61,11 +61,11 @@ impl OpenSegments {
         self.of_mut(Stream::Host).places.resize_with(segments, || None);
     }
 
-    const fn of(&self, stream: Stream) -> &Turns {
+    const fn of(&self, stream: Stream) -> &Rotation {
         &self.streams[stream.index()]
     }
 
-    const fn of_mut(&mut self, stream: Stream) -> &mut Turns {
+    const fn of_mut(&mut self, stream: Stream) -> &mut Rotation {
         &mut self.streams[stream.index()]
     }
 
@@ -74,39 +74,39 @@ impl OpenSegments {
         self.of(stream).places.len()
     }
 
-    /// The segment whose turn it is, if it is open.
+    /// The current segment, if it is open.
     pub(crate) fn current(&self, stream: Stream) -> Option<&OpenSegment> {
-        let Turns { places, turn } = self.of(stream);
-        places[*turn].as_ref()
+        let Rotation { places, current } = self.of(stream);
+        places[*current].as_ref()
     }
 
-    /// The segment whose turn it is, if it is open.
+    /// The current segment, if it is open.
     pub(crate) fn current_mut(&mut self, stream: Stream) -> Option<&mut OpenSegment> {
-        let Turns { places, turn } = self.of_mut(stream);
-        places[*turn].as_mut()
+        let Rotation { places, current } = self.of_mut(stream);
+        places[*current].as_mut()
     }
 
-    /// Ends a turn: the next batch goes to the next place.
+    /// The next batch goes to the next place.
     pub(crate) const fn pass(&mut self, stream: Stream) {
         let at_once = self.at_once(stream);
-        let turns = self.of_mut(stream);
-        turns.turn = (turns.turn + 1) % at_once;
+        let rotation = self.of_mut(stream);
+        rotation.current = (rotation.current + 1) % at_once;
     }
 
-    /// Puts an opened segment into the place whose turn it is.
+    /// Puts an opened segment into the current place.
     ///
     /// # Panics
     /// When that place is taken.
     pub(crate) fn put(&mut self, open: OpenSegment) {
-        let Turns { places, turn } = self.of_mut(open.stream);
-        let before = places[*turn].replace(open);
+        let Rotation { places, current } = self.of_mut(open.stream);
+        let before = places[*current].replace(open);
         assert!(before.is_none(), "a segment is opened in place of one that is not sealed");
     }
 
-    /// Removes the segment whose turn it is. The caller seals it.
+    /// Removes the current segment. The caller seals it.
     pub(crate) fn take(&mut self, stream: Stream) -> Option<OpenSegment> {
-        let Turns { places, turn } = self.of_mut(stream);
-        places[*turn].take()
+        let Rotation { places, current } = self.of_mut(stream);
+        places[*current].take()
     }
 
     /// Removes all segments of a stream. The caller seals them.
@@ -121,6 +121,6 @@ impl OpenSegments {
 
     /// All open segments.
     pub(crate) fn all(&self) -> impl Iterator<Item = &OpenSegment> {
-        self.streams.iter().flat_map(|turns| turns.places.iter().flatten())
+        self.streams.iter().flat_map(|rotation| rotation.places.iter().flatten())
     }
 }

@@ -7,11 +7,12 @@
 //!
 //! Invariants
 //! - Operations that may wait are futures. They wait only where they `await`: for the tree, for the pond, or for each
-//!   other. No lock is held across an `await`, except those made for it (`turns.rs`, `slots.rs`, `moves.rs`).
+//!   other. No lock is held across an `await`, except those made for it (`file_locks.rs`, `slots.rs`, `moves.rs`).
 //! - The drop of a future undoes what its operation has begun and not ended, if that needs no waiting.
 //! - Requests for data do not pass through it. They find what they need ([`Inode::known`]) without waiting.
 
 mod again;
+mod file_locks;
 mod found;
 mod inode;
 mod inodes;
@@ -23,7 +24,6 @@ mod pond;
 mod removed;
 mod slots;
 mod tree;
-mod turns;
 mod unsynced;
 mod wait;
 

@@ -1,9 +1,9 @@
-//! The doors that the shard serves: which are open, whose turn it is, and how many requests each may have.
+//! The doors that the shard serves: which are open, which is served next, and how many requests each may have.
 //!
 //! Invariants:
 //! - Each door has a name and a watch of its own, from its opening to its end. Neither is used again, so a late report
 //!   for one door never counts for another.
-//! - Doors with requests take turns: the shard serves no door twice while another waits. So a busy door delays another
+//! - Doors with requests are served in rotation: the shard serves no door twice while another waits. So a busy door delays another
 //!   by at most one portion of each door.
 //! - All doors together, ended ones included, have at most `limit` requests under way. Each open door has a share of
 //!   it that no other takes ([`KEPT`]). So slow requests of one door keep no other waiting.
@@ -22,7 +22,7 @@ const KEPT: usize = 8;
 pub(crate) struct Doors {
     /// In the order of their names.
     open: Vec<Open>,
-    /// The door served last. The turn goes to the next one in order.
+    /// The door served last. The next one in order follows.
     served: Option<DoorId>,
     limit: usize,
     /// Requests without an answer yet, those of ended doors included.
@@ -73,7 +73,7 @@ impl Doors {
         (0..self.open.len()).filter(|place| self.is_ready(*place)).count()
     }
 
-    /// Lets the next door in turn take in at most `most` requests. False: no door has any.
+    /// Lets the next door take in at most `most` requests. False: no door has any.
     pub(crate) fn serve(
         &mut self,
         reactor: &mut dyn Reactor,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(world.serve(2), [1]);
         assert_eq!(world.doors.open.len(), 2, "it had said that it ends");
         world.doors.answered(DoorId(1));
-        assert_eq!(world.serve(2), [2, 2], "whose turn is next stays so");
+        assert_eq!(world.serve(2), [2, 2], "which door is next stays so");
         world.doors.withdraw(DoorId(2), &mut *world.reactor);
         world.doors.withdraw(DoorId(2), &mut *world.reactor);
         assert_eq!(world.serve(2), [3, 3]);

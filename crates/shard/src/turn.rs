@@ -252,7 +252,7 @@ impl<C: Core> Turner<C> {
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
         let (requests, engine) = (&mut self.requests, &mut self.engine);
         for _ in 0..ready {
-            // False: other doors took the room. The door in turn is first in the next round.
+            // False: other doors took the room. The door that is next comes first in the next turn.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
                 let (id, request) =
                     requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));

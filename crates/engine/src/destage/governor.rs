@@ -35,7 +35,7 @@ const RELAX: f64 = 1.0;
 /// A rate of fewer blocks a second goes out once a second, so that not each needs a sync of its own.
 const SLOW: f64 = 256.0;
 /// Writes beside misses at most, but for one: each may be of 1 MiB. As many as there are misses would be less than half of
-/// the origin, as the end of a round and its sync wait their turn, too.
+/// the origin, as the end of a round and its sync wait in the queue, too.
 const BESIDE_MAX: f64 = 63.0;
 /// Of a period so much is left for a round and its sync, which come on top of a way: at most that part of it.
 const MARGIN: Nanos = Nanos(3 * Nanos::SECOND.0);

@@ -205,7 +205,7 @@ impl Destage {
 pub(crate) struct Destaging<'a> {
     pub(crate) destage: &'a mut Destage,
     pub(crate) store: &'a mut Store,
-    /// Those that wait for a flush, for a turn or for room.
+    /// Those that wait for a flush, for changes of the other kind or for room.
     pub(crate) requests: &'a mut Requests,
     pub(crate) outbox: &'a mut Outbox,
     /// Is told of what is clean.
@@ -298,17 +298,17 @@ impl Destaging<'_> {
     }
 
     fn start_hurried(&mut self) {
-        // Whoever waits for a turn may wait for the origin's sync, with nothing dirty that would bring it.
-        for op in self.requests.for_turn() {
+        // A request that waits for changes of the other kind may wait for the origin's sync, with nothing dirty that would bring it.
+        for op in self.requests.for_other_kind() {
             if let Some(op) = self.requests.get(op) {
                 self.destage.hurry(op.object);
             }
         }
         let hurried: Vec<_> = self.destage.hurried.iter().copied().collect();
         for object in hurried {
-            // One whose turn has yet to come may still be kept waiting by what is written before it.
+            // A waiting change may still be held up by what is written before it.
             let over = |known: &crate::store::object::Object| {
-                !known.data_dirty() && !known.past.needs_sync() && !known.turns.are_waited_for()
+                !known.data_dirty() && !known.past.needs_sync() && !known.alternation.are_waited_for()
             };
             if self.store.get(object).is_none_or(over) {
                 self.destage.hurried.remove(&object);

@@ -358,7 +358,7 @@ impl Engine {
         }
         if let Some(object) = self.store.get_mut(op.object) {
             object.active -= 1;
-            object.turns.over(id);
+            object.alternation.over(id);
         }
         self.answer(op.request, reply);
         self.retire(op.object);
@@ -466,12 +466,12 @@ impl Engine {
     }
 
     fn some_have_room_or_turns(&self) -> bool {
-        self.first_has_room() || self.requests.for_turn().any(|op| self.may_take_turn(op))
+        self.first_has_room() || self.requests.for_other_kind().any(|op| self.may_change_now(op))
     }
 
     fn wake_those_with_room_and_turns(&mut self) {
-        let with_turn: Vec<OpId> = self.requests.for_turn().filter(|op| self.may_take_turn(*op)).collect();
-        with_turn.into_iter().for_each(|op| self.requests.has_turn(op));
+        let with_turn: Vec<OpId> = self.requests.for_other_kind().filter(|op| self.may_change_now(*op)).collect();
+        with_turn.into_iter().for_each(|op| self.requests.other_kind_is_over(op));
         while self.first_has_room() {
             self.requests.first_has_room();
         }

@@ -4,6 +4,7 @@ use headpond_base::{Block, Compression, Nanos, Sequence, UnixNanos, blocks_for};
 use headpond_format::{ObjectFlags, ObjectState, Stamp, Witness};
 use headpond_map::{ObjectMap, Zeros};
 
+use crate::alternation::Alternation;
 use crate::counted::ObjectCounts;
 use crate::dropped::Dropped;
 use crate::last_name::LastName;
@@ -15,7 +16,6 @@ use crate::request::{Attributes, OpenObject};
 use crate::space::ObjectSpace;
 use crate::stamp_trust::StampTrust;
 use crate::status::ObjectStatus;
-use crate::turns::Turns;
 
 /// No object is longer: block numbers and checkpoints rely on it.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
@@ -45,7 +45,7 @@ pub(crate) struct Object {
     /// Requests under way.
     pub(crate) active: u32,
     pub(crate) locks: Locks,
-    pub(crate) turns: Turns,
+    pub(crate) alternation: Alternation,
     /// When a stream last made its writes go to the origin while some of it was dirty.
     pub(crate) switched_at: Option<Nanos>,
     /// Its space at the origin.
@@ -127,7 +127,7 @@ impl Object {
             attached: false,
             active: 0,
             locks: Locks::default(),
-            turns: Turns::default(),
+            alternation: Alternation::default(),
             switched_at: None,
             space: ObjectSpace::default(),
             seen_ctime: UnixNanos(0),

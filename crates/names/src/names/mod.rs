@@ -3,7 +3,7 @@
 //! Invariants
 //! - The origin's directories change at once. If the engine knows the file, a rename or the removal of its last name
 //!   runs when the engine says, in order with the log.
-//! - A change has its turn at the file (`turns.rs`) from its look at what the engine knows to its end. In between, no
+//! - A change holds the lock on the file (`file_locks.rs`) from its look at what the engine knows to its end. In between, no
 //!   other operation opens the file or changes its names.
 //! - What is made belongs to the caller.
 
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use headpond_base::{Errno, Result};
 use headpond_engine::{Namespace, Request};
 
+use crate::file_locks::{Changing, FileLocks};
 use crate::inode::{Inode, KnownIn};
 use crate::inodes::{Inodes, ROOT};
 use crate::known::{KnownFiles, KnownObject};
 use crate::names::removal::Rename;
-use crate::turns::{Changing, FileTurns};
 use crate::{Access, ContentStore, FileKey, FileKind, Found, Freshness, Making, RenameFlags, Tree};
 
 /// The properties of a mount.
@@ -50,7 +50,7 @@ pub struct Names<T: Tree, P> {
     pub known: Arc<KnownFiles<T::OfKnown>>,
     tree: Arc<T>,
     pond: Arc<P>,
-    turns: FileTurns,
+    file_locks: FileLocks,
     settings: MountSettings,
 }
 
@@ -88,7 +88,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         let files = known.clone();
         pond.when_let_go(Box::new(move |object| files.let_go(object)));
         let inodes = Inodes::new(tree.clone(), root, settings.descriptors).await?;
-        Ok(Self { inodes, known, tree, pond, turns: FileTurns::default(), settings })
+        Ok(Self { inodes, known, tree, pond, file_locks: FileLocks::default(), settings })
     }
 
     /// The mount's root.
@@ -148,7 +148,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     async fn notice(&self, found: &Found) -> Result<()> {
         let Some(gone) = self.inodes.replaced_by(found).await else { return Ok(()) };
         if gone.managed {
-            let _turn = self.turns.change([Some(gone.key), None]).await;
+            let _lock = self.file_locks.change([Some(gone.key), None]).await;
             if gone.is_replaced() {
                 // Another one was faster: what is known by the number now is of the new file.
                 return Ok(());
@@ -173,8 +173,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         if !may_be_held || self.inodes.find(found).is_none() && self.known.find(key).is_none() {
             return Ok(());
         }
-        let _turn = self.turns.change([Some(key), None]).await;
-        // A removal through the mount that had the turn before has forgotten the file.
+        let _lock = self.file_locks.change([Some(key), None]).await;
+        // A removal through the mount that held the lock before has forgotten the file.
         let held = self.inodes.find(found);
         if let Some(known) = held.as_ref().and_then(|held| held.known()).or_else(|| self.known.find(key)) {
             let change = Namespace::Unlink { object: known.object() };
@@ -282,7 +282,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// # Errors
     /// The origin's, and the engine's.
     pub async fn link(&self, inode: &Arc<Inode<T>>, parent: &Arc<Inode<T>>, name: &OsStr) -> Result<Found> {
-        let _turn = self.turns.change([inode.managed.then_some(inode.key), None]).await;
+        let _lock = self.file_locks.change([inode.managed.then_some(inode.key), None]).await;
         let known = inode.known();
         let change = self.begin_status(known.as_deref(), Some(inode)).await?;
         let linked = self.link_in_turn(known.as_deref(), inode, parent, name).await;
@@ -322,7 +322,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// The origin's, and the engine's.
     pub async fn remove(&self, parent: &Arc<Inode<T>>, name: &OsStr) -> Result<()> {
         // The kernel holds the directory meanwhile: the name stays what it is here.
-        let ((found, _), _turn) = self.at_turn((parent, name), None).await?;
+        let ((found, _), _turn) = self.locked((parent, name), None).await?;
         let known = self.known_file(&found);
         let going = self.going(parent, name, Some(&found), known.as_deref());
         let changed = self.name_changes(known.as_deref(), &[parent]).await;
@@ -365,7 +365,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     ) -> Result<()> {
         let exchange = flags.exchanges();
         // The kernel holds both directories meanwhile.
-        let ((source, target), _turn) = self.at_turn(from, Some(to)).await?;
+        let ((source, target), _turn) = self.locked(from, Some(to)).await?;
         let same = target.as_ref().is_some_and(|target| target.key() == source.key());
         let target = target.filter(|_| !same);
         let moved = self.known_file(&source);
@@ -431,9 +431,9 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// Looks at a file by its name, and at the one that it meets, and waits for the turn to change names of both.
+    /// Looks at a file by its name, and at the one that it meets, and waits for the locks on both.
     /// Returns how they are then.
-    async fn at_turn(&self, name: Name<'_, T>, meets: Option<Name<'_, T>>) -> Result<(Both, Changing<'_>)> {
+    async fn locked(&self, name: Name<'_, T>, meets: Option<Name<'_, T>>) -> Result<(Both, Changing<'_>)> {
         let files =
             |found: &Both| [self.managed_key(&found.0), found.1.as_ref().and_then(|other| self.managed_key(other))];
         let mut found = self.look_at_both(name, meets).await?;
@@ -443,15 +443,15 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
         loop {
             let wanted = files(&found);
-            let turn = self.turns.change(wanted).await;
+            let locks = self.file_locks.change(wanted).await;
             if wanted == [None; 2] {
-                return Ok((found, turn));
+                return Ok((found, locks));
             }
             // During the wait others may have given a file names or taken names away; or, past the mount, put another
             // file in its place.
             found = self.look_at_both(name, meets).await?;
             if files(&found) == wanted {
-                return Ok((found, turn));
+                return Ok((found, locks));
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Each open of a managed file is one `Open` of the engine, and each release one `Close`.
 //! - While a file is opened in the engine its names stay what they are, and while those are changed nobody opens it
-//!   (`turns.rs`).
+//!   (`file_locks.rs`).
 //! - The origin's file is attached before the application has its handle, writable where that is
 //!   possible at all, so that destage can write what some other handle wrote.
 
@@ -18,10 +18,10 @@ use headpond_engine::{Namespace, OpenFile, Reply, Request};
 use headpond_format::Stamp;
 
 use crate::again::{Again, OWNERS, as_owner, open_as_may_be};
+use crate::file_locks::{Changing, Opening};
 use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::places::Hold;
-use crate::turns::{Changing, Opening};
 use crate::{ContentStore, Found, Tree};
 
 /// How often a file is opened in the engine for one open, when it is changed meanwhile each time. A program that
@@ -274,7 +274,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// stranger's doing later: so it is looked at once more, and the engine told.
     async fn open_in_engine(&self, inode: &Arc<Inode<T>>, file: T::File, created: bool) -> Result<Counted<'_, T, P>> {
         // Others of the mount wait with the names; who comes past it does not.
-        let _turn = self.opening_turn(inode, created).await;
+        let _turn = self.lock_to_open(inode, created).await;
         let mut tries = 0;
         loop {
             let before = self.tree.look_at(&file).await?;
@@ -311,13 +311,13 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         self.pond.ask(Request::Restamp { object, stamp, seen: false }, Box::new(taken_over)).await;
     }
 
-    /// The turn to open a file: with others who do, but for one that the engine is to take for new. It would take it for
-    /// another one the second time.
-    async fn opening_turn(&self, inode: &Inode<T>, created: bool) -> Turn<'_> {
+    /// The lock to open a file: shared with other opens, except for a file that the engine is to take for new. A second
+    /// open would have the engine take it for another new file.
+    async fn lock_to_open(&self, inode: &Inode<T>, created: bool) -> OpenLock<'_> {
         if created || inode.is_newcomer() {
-            return Turn::Alone(self.turns.change([Some(inode.key), None]).await);
+            return OpenLock::Exclusive(self.file_locks.change([Some(inode.key), None]).await);
         }
-        Turn::WithOthers(self.turns.open(inode.key).await)
+        OpenLock::Shared(self.file_locks.open(inode.key).await)
     }
 
     async fn open_once(
@@ -370,9 +370,9 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
 }
 
 /// Held while a file is opened in the engine.
-enum Turn<'a> {
-    WithOthers(#[expect(dead_code, reason = "held")] Opening<'a>),
-    Alone(#[expect(dead_code, reason = "held")] Changing<'a>),
+enum OpenLock<'a> {
+    Shared(#[expect(dead_code, reason = "held")] Opening<'a>),
+    Exclusive(#[expect(dead_code, reason = "held")] Changing<'a>),
 }
 
 /// An answer of a kind that the request cannot have: the engine and the name layer disagree.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use headpond_base::{Errno, ObjectId, Result, UnixNanos};
 use headpond_engine::{Reply, Request};
 
+use crate::file_locks::Changing;
 use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::names::open::unexpected;
-use crate::turns::Changing;
 use crate::{ContentStore, Found, Tree};
 
 /// A change at the origin that the engine has allowed, until it [ends](Self::end). If it is only dropped, the engine
@@ -29,29 +29,29 @@ pub struct StatusChange<'a, T: Tree, P: ContentStore<T>> {
     /// `None` if only the engine knows the file. Then the engine does not learn the file's new status.
     inode: Option<Arc<Inode<T>>>,
     object: Option<ObjectId>,
-    turn: Option<Changing<'a>>,
+    lock: Option<Changing<'a>>,
 }
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// Begins a change of the status of a file. It has the turn at the file until it ends.
+    /// Begins a change of the status of a file. It holds the lock on the file until it ends.
     ///
     /// # Errors
     /// The engine's reason to refuse.
     pub async fn change_status(&self, inode: &Arc<Inode<T>>) -> Result<StatusChange<'_, T, P>> {
-        let turn = if inode.managed { Some(self.turns.change([Some(inode.key), None]).await) } else { None };
+        let lock = if inode.managed { Some(self.file_locks.change([Some(inode.key), None]).await) } else { None };
         let known = inode.known();
         let mut change = self.begin_status(known.as_deref(), Some(inode)).await?;
-        change.turn = turn;
+        change.lock = lock;
         Ok(change)
     }
 
-    /// The same for an operation that has the turn already.
+    /// The same for an operation that holds the lock already.
     pub(crate) async fn begin_status(
         &self,
         known: Option<&KnownIn<T>>,
         inode: Option<&Arc<Inode<T>>>,
     ) -> Result<StatusChange<'_, T, P>> {
-        let mut change = StatusChange { names: self, inode: inode.cloned(), object: None, turn: None };
+        let mut change = StatusChange { names: self, inode: inode.cloned(), object: None, lock: None };
         if let Some(known) = known {
             let object = known.object();
             match self.pond.ask(Request::StatusBegins { object }, Box::new(|_| {})).await {
@@ -131,8 +131,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
 }
 
 impl<T: Tree, P: ContentStore<T>> StatusChange<'_, T, P> {
-    /// The change is made, or has failed. The engine gets the file's new status, and then the next operation has its
-    /// turn.
+    /// The change is made, or has failed. The engine gets the file's new status, and then the next operation gets
+    /// the lock.
     pub async fn end(mut self) {
         if let Some(object) = self.object {
             let found = match &self.inode {

@@ -224,7 +224,7 @@ impl Engine {
     /// Whether a change through the log gets further now; if not it waits, and is stepped again.
     fn may_go_on(&mut self, id: OpId, op: &mut Op, change: &Change) -> bool {
         if !self.may_log(id, op.object) {
-            self.wait_for_turn(id, op.object, false);
+            self.wait_for_other_kind(id, op.object, false);
         } else if self.may_take(op.object, change) {
             if self.origin_space.counted.counts() && self.takes_space(op.object) {
                 self.origin_space.want_look(op.object);
@@ -241,14 +241,14 @@ impl Engine {
         false
     }
 
-    /// Makes a change wait until those that it must not mix with are over.
-    pub(super) fn wait_for_turn(&mut self, id: OpId, object: ObjectId, direct: bool) {
+    /// Makes a change wait until those of the other kind, which it must not mix with, are over.
+    pub(super) fn wait_for_other_kind(&mut self, id: OpId, object: ObjectId, direct: bool) {
         let known = self.store.known(object);
-        known.turns.wait(id, direct);
+        known.alternation.wait(id, direct);
         if direct || known.past.needs_sync() {
             self.destage.hurry(object);
         }
-        self.requests.wait_for_turn(id);
+        self.requests.wait_for_other_kind(id);
     }
 
     /// Whether the object may be changed through the log. One that goes to the origin directly takes the size
@@ -257,18 +257,18 @@ impl Engine {
     fn may_log(&self, id: OpId, object: ObjectId) -> bool {
         !self.store.takes_writes()
             || self.store.get(object).is_none_or(|known| {
-                !known.past.is_under_way() && !known.past.needs_sync() && !known.turns.others_first(id, false)
+                !known.past.is_under_way() && !known.past.needs_sync() && !known.alternation.others_first(id, false)
             })
     }
 
-    /// Whether a change that waits for its turn on an object has it now.
-    pub(crate) fn may_take_turn(&self, id: OpId) -> bool {
+    /// Whether a change that waits for those of the other kind may go on now.
+    pub(crate) fn may_change_now(&self, id: OpId) -> bool {
         let Some(op) = self.requests.get(id) else { return true };
         let direct = if op.stage == Stage::Locked { self.goes_direct(op) } else { op.direct };
         if direct { self.direct_ready(id, op.object) } else { self.may_log(id, op.object) }
     }
 
-    /// Whether a stalled request would get further now, if only to wait for its turn.
+    /// Whether a stalled request would get further now, if only to wait for changes of the other kind.
     pub(crate) fn may_proceed(&self, id: OpId) -> bool {
         let Some(op) = self.requests.get(id) else { return true };
         let Work::Change(change) = &op.work else { return true };
@@ -437,7 +437,7 @@ impl Engine {
             known.shaped_at = last;
         }
         known.state.size = size_after;
-        known.turns.over(id);
+        known.alternation.over(id);
         known.touch(mtime, mtime, now);
         self.destage.note(object);
     }

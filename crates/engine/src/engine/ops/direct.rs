@@ -25,7 +25,7 @@ impl Engine {
         }
         self.may_change_origin()
             && self.store.get(object).is_none_or(|known| {
-                !known.data_dirty() && !known.job.is_running() && !known.turns.others_first(id, true)
+                !known.data_dirty() && !known.job.is_running() && !known.alternation.others_first(id, true)
             })
     }
 
@@ -43,7 +43,7 @@ impl Engine {
                 return StepResult::Finish(Reply::Failed(errno));
             }
             if !self.direct_ready(id, object) {
-                self.wait_for_turn(id, object, true);
+                self.wait_for_other_kind(id, object, true);
                 return StepResult::Wait;
             }
             if !self.leaves_what_is_promised(object, change) {
@@ -52,7 +52,7 @@ impl Engine {
             // From here on no destage job starts on it: see `pump_destage`.
             let known = self.store.known(object);
             known.past.begins();
-            known.turns.over(id);
+            known.alternation.over(id);
             op.stage = Stage::Dropped;
             self.poison(object, change.span());
             let stale = self.forget_stale(object, change.span());
@@ -65,14 +65,14 @@ impl Engine {
             if let Some(errno) = self.origin_barred() {
                 let known = self.store.known(object);
                 known.past.ends();
-                known.turns.over(id);
+                known.alternation.over(id);
                 return StepResult::Finish(Reply::Failed(errno));
             }
             if !self.may_change_origin() {
                 // From the start again: destage may have to set right before it what fails meanwhile.
                 self.store.known(object).past.ends();
                 op.stage = Stage::Locked;
-                self.wait_for_turn(id, object, true);
+                self.wait_for_other_kind(id, object, true);
                 return StepResult::Wait;
             }
             if !self.leaves_what_is_promised(object, change) {
@@ -81,7 +81,7 @@ impl Engine {
                 op.stage = Stage::Locked;
                 return self.wait_for_room(id, object);
             }
-            self.store.known(object).turns.over(id);
+            self.store.known(object).alternation.over(id);
             op.stage = Stage::AtOrigin;
             if self.change_origin(id, object, change, op.how.user) {
                 return StepResult::Wait;
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Makes a change at the origin wait until what is dirty has its space there.
     fn wait_for_room(&mut self, id: OpId, object: ObjectId) -> StepResult {
-        self.store.known(object).turns.over(id);
+        self.store.known(object).alternation.over(id);
         if self.life.is_ending() {
             return StepResult::Finish(Reply::Failed(Errno::SHUTDOWN));
         }

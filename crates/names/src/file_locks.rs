@@ -1,4 +1,4 @@
-//! Turns at a file: opens run one or more at a time, changes of its names alone.
+//! Locks on files: opens of a file share its lock, a change of its names has it alone.
 //!
 //! A change of names looks at what the engine knows of the file, changes the origin, and acts on what it saw. If the
 //! engine came to know the file in between, the removal would not reach the log. After a crash its data would then
@@ -13,8 +13,8 @@
 //!
 //! Invariants
 //! - During a change of a file's names, no open in the engine and no other change of its names runs. So the number of
-//!   names, and whether the engine knows the file, stay what they were when the turn came.
-//! - An operation takes all its turns at once, and never asks for more while it has some: there is no deadlock.
+//!   names, and whether the engine knows the file, stay what they were when it got the lock.
+//! - An operation takes all its locks at once, and never asks for more while it has some: there is no deadlock.
 //! - Later opens do not delay a change of names that waits.
 //!
 //! Price: an open takes one lock twice. A wait lasts as long as a change of the origin's directories, or an open.
@@ -26,9 +26,9 @@ use crate::wait::Watched;
 
 type Files = BTreeMap<FileKey, Busy>;
 
-/// The turns at all files.
+/// The locks on all files.
 #[derive(Debug, Default)]
-pub(crate) struct FileTurns {
+pub(crate) struct FileLocks {
     files: Watched<Files>,
 }
 
@@ -47,28 +47,28 @@ impl Busy {
     }
 }
 
-/// A turn to open a file, until it is dropped.
+/// A shared lock on a file, to open it, until it is dropped.
 #[must_use]
 pub(crate) struct Opening<'a> {
-    turns: &'a FileTurns,
+    locks: &'a FileLocks,
     file: FileKey,
 }
 
-/// A turn to change names of these files, until it is dropped.
+/// Exclusive locks on these files, to change their names, until it is dropped.
 #[must_use]
 pub(crate) struct Changing<'a> {
-    turns: &'a FileTurns,
+    locks: &'a FileLocks,
     files: [Option<FileKey>; 2],
 }
 
-/// A wait for a turn to change names, until it is dropped.
+/// A wait for exclusive locks, until it is dropped.
 struct Wanting<'a> {
-    turns: &'a FileTurns,
+    locks: &'a FileLocks,
     files: [Option<FileKey>; 2],
 }
 
-impl FileTurns {
-    /// Waits for a turn to open a file.
+impl FileLocks {
+    /// Waits for a shared lock, to open a file.
     pub(crate) async fn open(&self, file: FileKey) -> Opening<'_> {
         let may = |files: &mut Files| {
             let busy = files.entry(file).or_default();
@@ -76,10 +76,10 @@ impl FileTurns {
             free.then(|| busy.openers += 1)
         };
         self.files.until(may).await;
-        Opening { turns: self, file }
+        Opening { locks: self, file }
     }
 
-    /// Waits for a turn to change names of up to two files.
+    /// Waits for exclusive locks on up to two files, to change their names.
     pub(crate) async fn change(&self, [one, other]: [Option<FileKey>; 2]) -> Changing<'_> {
         let wanted = [one, other.filter(|other| one != Some(*other))];
         self.files.change(|files| {
@@ -87,7 +87,7 @@ impl FileTurns {
                 files.entry(*file).or_default().waiting += 1;
             }
         });
-        let wanting = Wanting { turns: self, files: wanted };
+        let wanting = Wanting { locks: self, files: wanted };
         let may = |files: &mut Files| {
             let is_free = |file: &FileKey| files.get(file).is_none_or(|busy| !busy.changing && busy.openers == 0);
             if !wanted.iter().flatten().all(is_free) {
@@ -100,14 +100,14 @@ impl FileTurns {
             Some(())
         };
         self.files.until(may).await;
-        // The wait ends without its drop: the turn is there.
+        // The wait ends without its drop: the locks are held.
         std::mem::forget(wanting);
-        Changing { turns: self, files: wanted }
+        Changing { locks: self, files: wanted }
     }
 
     fn over(&self, file: FileKey, end: impl FnOnce(&mut Busy)) {
         self.files.change(|files| {
-            let busy = files.get_mut(&file).expect("a turn is in the table until it is over");
+            let busy = files.get_mut(&file).expect("a lock is in the table until it is released");
             end(busy);
             if busy.is_over() {
                 files.remove(&file);
@@ -118,14 +118,14 @@ impl FileTurns {
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        self.turns.over(self.file, |busy| busy.openers -= 1);
+        self.locks.over(self.file, |busy| busy.openers -= 1);
     }
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         for file in self.files.iter().flatten() {
-            self.turns.over(*file, |busy| busy.changing = false);
+            self.locks.over(*file, |busy| busy.changing = false);
         }
     }
 }
@@ -133,7 +133,7 @@ impl Drop for Changing<'_> {
 impl Drop for Wanting<'_> {
     fn drop(&mut self) {
         for file in self.files.iter().flatten() {
-            self.turns.over(*file, |busy| busy.waiting -= 1);
+            self.locks.over(*file, |busy| busy.waiting -= 1);
         }
     }
 }
@@ -152,75 +152,75 @@ mod tests {
         FileKey { inode, birth: UnixNanos(1) }
     }
 
-    /// The turn, if it comes without waiting. Otherwise `None`.
+    /// The lock, if it comes without waiting. Otherwise `None`.
     fn now<F: Future>(wanted: Pin<&mut F>) -> Option<F::Output> {
         match wanted.poll(&mut Context::from_waker(Waker::noop())) {
-            std::task::Poll::Ready(turn) => Some(turn),
+            std::task::Poll::Ready(lock) => Some(lock),
             std::task::Poll::Pending => None,
         }
     }
 
-    fn nothing_goes_on(turns: &FileTurns) -> bool {
-        turns.files.see(BTreeMap::is_empty)
+    fn nothing_goes_on(locks: &FileLocks) -> bool {
+        locks.files.see(BTreeMap::is_empty)
     }
 
     #[test]
     fn a_file_is_opened_by_many_and_its_names_are_changed_by_one() {
-        let turns = FileTurns::default();
-        let first = now(pin!(turns.open(file(1)))).unwrap();
-        let second = now(pin!(turns.open(file(1)))).unwrap();
-        drop(now(pin!(turns.open(file(1)))).unwrap());
-        drop(now(pin!(turns.change([Some(file(2)), Some(file(3))]))).unwrap());
+        let locks = FileLocks::default();
+        let first = now(pin!(locks.open(file(1)))).unwrap();
+        let second = now(pin!(locks.open(file(1)))).unwrap();
+        drop(now(pin!(locks.open(file(1)))).unwrap());
+        drop(now(pin!(locks.change([Some(file(2)), Some(file(3))]))).unwrap());
         drop(first);
         {
-            let mut both = pin!(turns.change([Some(file(2)), Some(file(1))]));
+            let mut both = pin!(locks.change([Some(file(2)), Some(file(1))]));
             assert!(now(both.as_mut()).is_none());
             drop(second);
             drop(now(both).unwrap());
         }
-        let changing = now(pin!(turns.change([Some(file(1)), Some(file(1))]))).unwrap();
+        let changing = now(pin!(locks.change([Some(file(1)), Some(file(1))]))).unwrap();
         {
-            let mut open = pin!(turns.open(file(1)));
+            let mut open = pin!(locks.open(file(1)));
             assert!(now(open.as_mut()).is_none());
             drop(changing);
             drop(now(open).unwrap());
         }
-        let changing = now(pin!(turns.change([Some(file(1)), None]))).unwrap();
-        drop(now(pin!(turns.open(file(2)))).unwrap());
+        let changing = now(pin!(locks.change([Some(file(1)), None]))).unwrap();
+        drop(now(pin!(locks.open(file(2)))).unwrap());
         {
-            let mut other = pin!(turns.change([Some(file(1)), None]));
+            let mut other = pin!(locks.change([Some(file(1)), None]));
             assert!(now(other.as_mut()).is_none());
             drop(changing);
             drop(now(other).unwrap());
         }
-        assert!(nothing_goes_on(&turns));
+        assert!(nothing_goes_on(&locks));
     }
 
     #[test]
     fn who_changes_names_is_not_kept_waiting_by_those_who_come_later() {
-        let turns = FileTurns::default();
-        let open = now(pin!(turns.open(file(1)))).unwrap();
-        let mut changing = pin!(turns.change([Some(file(1)), None]));
+        let locks = FileLocks::default();
+        let open = now(pin!(locks.open(file(1)))).unwrap();
+        let mut changing = pin!(locks.change([Some(file(1)), None]));
         assert!(now(changing.as_mut()).is_none());
-        let mut later = pin!(turns.open(file(1)));
+        let mut later = pin!(locks.open(file(1)));
         assert!(now(later.as_mut()).is_none());
         drop(open);
         assert!(now(later.as_mut()).is_none());
         drop(now(changing).unwrap());
         drop(now(later).unwrap());
-        assert!(nothing_goes_on(&turns));
+        assert!(nothing_goes_on(&locks));
     }
 
     #[test]
     fn who_gives_up_waiting_is_in_nobodys_way() {
-        let turns = FileTurns::default();
-        let open = now(pin!(turns.open(file(1)))).unwrap();
+        let locks = FileLocks::default();
+        let open = now(pin!(locks.open(file(1)))).unwrap();
         {
-            let mut changing = pin!(turns.change([Some(file(1)), Some(file(2))]));
+            let mut changing = pin!(locks.change([Some(file(1)), Some(file(2))]));
             assert!(now(changing.as_mut()).is_none());
         }
-        drop(now(pin!(turns.open(file(1)))).unwrap());
+        drop(now(pin!(locks.open(file(1)))).unwrap());
         drop(open);
-        assert!(nothing_goes_on(&turns));
+        assert!(nothing_goes_on(&locks));
     }
 }

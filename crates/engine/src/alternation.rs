@@ -1,19 +1,19 @@
-//! Whose turn it is on an object, when some changes of it go to the log and others to the origin.
+//! Which changes of an object go next, when some go to the log and others to the origin.
 //!
 //! The two never mix: a change goes to the origin only while the object has nothing dirty, and to the log
 //! only once the origin has synced what went there (see `ops/direct.rs` and `ops/change.rs`, `may_log`).
 //! Invariants:
-//! - Nobody goes before one of the other kind who has waited longer. So each gets its turn,
-//!   however busy the others are, and changes of one kind that wait together go together.
+//! - Nobody goes before one of the other kind who has waited longer. So each kind goes some time,
+//!   however busy the other is, and changes of one kind that wait together go together.
 //! - Nobody waits for ever: what the origin refuses twice while a change waits for it is that change's error.
 
 use crate::locks::OpId;
 
-/// Those who wait for their turn. The number of requests under way bounds it; it is nearly always empty.
+/// The changes that wait for those of the other kind to end. The number of requests under way bounds it; it is nearly always empty.
 #[derive(Default, Debug)]
-pub(crate) struct Turns(Vec<(OpId, bool)>);
+pub(crate) struct Alternation(Vec<(OpId, bool)>);
 
-impl Turns {
+impl Alternation {
     /// `op` waits. Requests are numbered in the order in which they came.
     pub(crate) fn wait(&mut self, op: OpId, direct: bool) {
         self.over(op);
@@ -42,15 +42,15 @@ mod tests {
 
     #[test]
     fn nobody_overtakes_one_of_the_other_kind_who_waits() {
-        let mut turns = Turns::default();
-        assert!(!turns.others_first(OpId(1), true));
-        turns.wait(OpId(5), true);
-        turns.wait(OpId(7), false);
-        assert!(turns.others_first(OpId(8), false), "one for the log, behind one for the origin");
-        assert!(turns.others_first(OpId(8), true), "one for the origin, behind one for the log");
-        assert!(!turns.others_first(OpId(5), true));
-        assert!(turns.others_first(OpId(7), false));
-        turns.over(OpId(5));
-        assert!(!turns.others_first(OpId(7), false));
+        let mut alternation = Alternation::default();
+        assert!(!alternation.others_first(OpId(1), true));
+        alternation.wait(OpId(5), true);
+        alternation.wait(OpId(7), false);
+        assert!(alternation.others_first(OpId(8), false), "one for the log, behind one for the origin");
+        assert!(alternation.others_first(OpId(8), true), "one for the origin, behind one for the log");
+        assert!(!alternation.others_first(OpId(5), true));
+        assert!(alternation.others_first(OpId(7), false));
+        alternation.over(OpId(5));
+        assert!(!alternation.others_first(OpId(7), false));
     }
 }
