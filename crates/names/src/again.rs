@@ -1,4 +1,4 @@
-//! Opening a file again: for the engine, which may have to long after everything else has closed it.
+//! Opens a file again for the engine, long after everything else has closed it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{Access, Tree};
 /// The owner may read and write.
 pub(crate) const OWNERS: u32 = 0o600;
 
-/// Opens a file again of which the engine still has something to do at the origin, though its descriptor was closed.
+/// Opens a file again, because the engine has work left at the origin and the descriptor was closed.
 pub struct Again<T: Tree> {
     inode: Hold<T>,
     /// Destage goes on when the mount is gone.
@@ -25,13 +25,14 @@ impl<T: Tree> Again<T> {
         Self { inode, _home: home, read_only }
     }
 
-    /// Opens it; for writing too if it is to be written. Never another file that has its name by now.
+    /// Opens it, for writing too if asked. Never opens another file that has its name by now.
     ///
     /// # Errors
-    /// When it cannot be found or opened.
+    /// When its place does not lead to it, or it cannot open.
     pub async fn open(&self, writes: bool) -> Result<T::File> {
         let inode = self.inode.inode();
-        // One that would have to be changed for that is kept open by who found it so: this is for a change past the mount.
+        // A file whose mode the open must change stays open, so it is not opened again. This is for a change past the
+        // mount.
         match open_as_may_be(inode, self.read_only, writes).await? {
             Some(file) => Ok(file),
             None => as_owner(inode).await,
@@ -45,8 +46,8 @@ impl<T: Tree> fmt::Debug for Again<T> {
     }
 }
 
-/// Opens the origin's file, for reading and writing where that is possible.
-/// `None` if only its owner can, by changing its mode.
+/// Opens the origin's file, for reading and writing where possible. `None` if that needs a change of its mode, which
+/// only its owner may make.
 pub(crate) async fn open_as_may_be<T: Tree>(
     inode: &Inode<T>,
     read_only: bool,
@@ -63,9 +64,9 @@ pub(crate) async fn open_as_may_be<T: Tree>(
     }
 }
 
-/// Opens a file that its owner may not read and write as it stands: an ordinary user's daemon,
-/// which has no other way to a file that the user made read-only while writing it. The mode is
-/// back before anything else happens to the file through the mount.
+/// Opens a file whose mode denies its owner, by changing the mode for a moment. An ordinary user's daemon has no other
+/// way to a file that the user made read-only while writing it. The mode is back before anything else happens to the
+/// file through the mount.
 pub(crate) async fn as_owner<T: Tree>(inode: &Inode<T>) -> Result<T::File> {
     let home = inode.home()?;
     let found = inode.look().await?;

@@ -1,4 +1,4 @@
-//! One inode: what is known of it for as long as the kernel, or something here, holds it.
+//! One inode, for as long as the kernel or something here holds it.
 //!
 //! Invariant: what of it changes, changes in one step: each field by itself, under its own lock or atomically.
 
@@ -45,23 +45,23 @@ pub struct Inode<T: Tree> {
     pub(crate) home: Weak<Home<T>>,
     me: Weak<Self>,
     place: Mutex<Option<NameInDirectory<T>>>,
-    /// What was last seen of it, if it is gone.
+    /// The last attributes, if it is gone.
     last_seen: OnceLock<Box<Found>>,
     lookups: AtomicU64,
-    /// It is gone from the origin, which has given its number to another file.
+    /// The file is gone, and the origin has given its number to another.
     replaced: AtomicBool,
     /// The engine may know an earlier file by its name.
     newcomer: AtomicBool,
-    /// It has no name, and what the engine alone had of it is gone: the origin's bytes are older.
+    /// The file has no name, and the engine's part of it is lost: the origin's bytes are older.
     lost: AtomicBool,
-    /// Its place did not lead to it when it was to be opened.
+    /// The last open by its place did not find it.
     astray: AtomicBool,
     known: RwLock<Option<Arc<KnownIn<T>>>>,
-    /// Its last name is gone. Behind the path, which is closed first.
+    /// The last name is gone. Declared after the path, which must drop first.
     removed: OnceLock<Box<dyn Removed>>,
 }
 
-/// What is known of a file before the kernel asks for it.
+/// What the table knows of a file before the kernel asks for it.
 pub(crate) struct Before<T: Tree> {
     pub(crate) managed: bool,
     pub(crate) known: Option<Arc<KnownIn<T>>>,
@@ -103,10 +103,10 @@ impl<T: Tree> Inode<T> {
         })
     }
 
-    /// Its path, opened again if it was closed: it stays open for as long as the result is kept.
+    /// Its path, opened again if it was closed. It stays open as long as the result lives.
     ///
     /// # Errors
-    /// [`Errno::STALE`] if it is not found any more; the origin's.
+    /// [`Errno::STALE`] if its place no longer leads to it; the origin's errors.
     pub async fn reach(&self) -> Result<PathInUse<T::Path>> {
         match self.slot.get() {
             Some(open) => Ok(open),
@@ -121,7 +121,7 @@ impl<T: Tree> Inode<T> {
         }
     }
 
-    /// What the origin says of it now; what it said last of a file that is gone.
+    /// Its attributes at the origin now. For a file that is gone: the last ones.
     ///
     /// # Errors
     /// As of [`reach`](Self::reach).
@@ -129,7 +129,8 @@ impl<T: Tree> Inode<T> {
         self.look_as(Freshness::Usual).await
     }
 
-    /// The same, so fresh. The origin is this mount's alone, so what is changed of it is changed from here: this machine has it.
+    /// The same, without a question to a server. Only this mount changes the origin, so this machine has the
+    /// attributes.
     ///
     /// # Errors
     /// As of [`reach`](Self::reach).
@@ -159,19 +160,20 @@ impl<T: Tree> Inode<T> {
         home.tree.open(&*self.reach().await?, access).await
     }
 
-    /// What all inodes have in common; the mount is over if that is not there any more.
+    /// What all inodes have in common. After the mount has ended it is gone.
     pub(crate) fn home(&self) -> Result<Arc<Home<T>>> {
         self.home.upgrade().ok_or(Errno::STALE)
     }
 
-    /// Closes paths of others, that are not in use: no descriptor is left.
+    /// Closes unused paths of other inodes: the process has no descriptor left.
     pub fn make_room(&self) {
         if let Ok(home) = self.home() {
             home.make_room();
         }
     }
 
-    /// Whether its place did not lead to it, for the first who asks: found by another name, it gets that one.
+    /// Whether its place did not lead to it. True once; a lookup that finds it by another name then gives it that
+    /// place.
     pub(crate) fn take_astray(&self) -> bool {
         self.astray.load(Ordering::Acquire) && self.astray.swap(false, Ordering::AcqRel)
     }
@@ -181,12 +183,12 @@ impl<T: Tree> Inode<T> {
         self.me.upgrade().ok_or(Errno::STALE)
     }
 
-    /// Its last name went while nothing used it: there is no such file any more.
+    /// Its last name went while nothing used it: the file is gone.
     pub fn is_gone(&self) -> bool {
         self.slot.is_gone()
     }
 
-    /// Its last name is about to go: what is to be said of it from then on.
+    /// Its last name is about to go. These are its attributes from then on.
     pub(crate) fn set_last_seen(&self, found: &Found) {
         let _ = self.last_seen.set(Box::new(Found { links: 0, ..*found }));
     }
@@ -196,89 +198,88 @@ impl<T: Tree> Inode<T> {
         self.key == found.key() && !self.is_gone() && !self.is_replaced()
     }
 
-    /// Whether what was found by a name has only the number of this one, which is gone. It costs a look, and a
-    /// question to a server where the two do not look the same. One that is not open cannot be asked.
+    /// Whether the file that a name led to has only the number of this one, which is gone. Costs a look, and a question
+    /// to a server if the two look different. A file that is not open cannot be asked.
     pub(crate) async fn lost_its_number_to(&self, found: &Found) -> bool {
-        // What it is never changes.
+        // The kind of a file never changes.
         if self.kind != found.kind {
             return true;
         }
         let (Some(open), Ok(home)) = (self.slot.get(), self.home()) else { return false };
-        // One and the same file is looked at twice: this machine has one set of attributes for it.
+        // The same file shows the same attributes twice, as this machine has one set of them.
         let of = |found: &Found| (found.stamp().ctime, found.links, found.size, found.kind, found.mode);
         let held = home.tree.look(&open, Freshness::AsHeld).await;
         if held.is_ok_and(|held| of(&held) == of(found)) {
             return false;
         }
         match home.tree.look(&open, Freshness::Asked).await {
-            // It has no name, and what was found has one.
+            // This file has no name, and the found one has.
             Ok(held) => held.links == 0 && found.links > 0,
             Err(error) => error == Errno::STALE,
         }
     }
 
-    /// Whether that is known: it is gone, and its number is another file's.
+    /// Whether the file is known to be gone, and its number to be another file's.
     pub fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Acquire)
     }
 
-    /// It is gone, and its number is another file's.
+    /// The file is gone, and its number is another file's.
     pub fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Release);
     }
 
-    /// Whether the engine, when it opens it for the first time, is to take it for a new file.
+    /// Whether the engine takes it for a new file at the first open.
     pub fn is_newcomer(&self) -> bool {
         self.newcomer.load(Ordering::Acquire)
     }
 
-    /// The engine knows it by now, and not the earlier one.
+    /// The engine knows this file now, and not the earlier one.
     pub(crate) fn set_settled(&self) {
         self.newcomer.store(false, Ordering::Release);
     }
 
-    /// Whether it cannot be opened any more: it has no name, and what the engine alone had of it is gone.
+    /// Whether it can never open again: it has no name, and the engine's part of it is lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// That is so from now on. To be called in order with the engine's answers.
+    /// From now on it can never open again. Call it in the order of the engine's answers.
     pub(crate) fn set_lost(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// How many lookups the kernel has.
+    /// The lookups that the kernel has not given back.
     pub fn lookups(&self) -> u64 {
         self.lookups.load(Ordering::Acquire)
     }
 
-    /// One more. To be called with the table's lock held, as forgetting is.
+    /// Counts one more lookup. Call it with the lock on the table, as forgetting does.
     pub(crate) fn count_lookup(&self) {
         self.lookups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many from now on. To be called with the table locked.
+    /// Sets the count of lookups. Call it with the table locked.
     pub(crate) fn set_lookups(&self, lookups: u64) {
         self.lookups.store(lookups, Ordering::Release);
     }
 
     pub(crate) fn place_slot(&self) -> MutexGuard<'_, Option<NameInDirectory<T>>> {
-        // Each change is one assignment.
+        // Each change is one assignment, so a poisoned lock has a whole value.
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changed at the origin alone since the origin was last synced.
+    /// Whether it changed at the origin alone since the last sync there.
     pub fn is_unsynced(&self) -> bool {
         self.unsynced.is_so()
     }
 
-    /// By how many handles it may be written.
+    /// How many handles may write to it.
     pub fn writers(&self) -> u32 {
         self.writers.load(Ordering::Acquire)
     }
 
-    /// What applications see of its size and times, where the engine knows better than the
-    /// origin.
+    /// The size and times that applications see, where the engine knows better than the origin.
     pub fn known(&self) -> Option<Arc<KnownIn<T>>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -291,10 +292,10 @@ impl<T: Tree> Inode<T> {
         }
     }
 
-    /// The kernel forgot it: what is known of it is kept elsewhere.
+    /// The kernel forgot it. What the engine knows of it stays in the list of known files.
     pub(crate) fn forget_known(&self) {
         let mut slot = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // Looked up again meanwhile: who looks it up later than this finds nothing here, and recalls it.
+        // If the kernel looked it up meanwhile, the next lookup finds nothing here and recalls it.
         let known = if self.lookups() == 0 { slot.take() } else { None };
         drop(slot);
         drop(known);
@@ -305,7 +306,7 @@ impl<T: Tree> Inode<T> {
         let _ = self.removed.set(removed);
     }
 
-    /// That its last name is gone, if it is.
+    /// The removal of its last name, if that is gone.
     pub fn removed(&self) -> Option<&dyn Removed> {
         self.removed.get().map(|removed| &**removed)
     }

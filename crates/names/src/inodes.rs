@@ -2,21 +2,22 @@
 //!
 //! Invariants
 //! - An inode in the table has a path to its file, open or to be opened again by its place
-//!   ([`places`](crate::places)). As many stay open as there is room for; those of files whose last name is gone
-//!   and that are used all the same stay open to the end, and the root.
+//!   ([`places`](crate::places)). As many stay open as there is room for. The root stays open, and a file in use whose
+//!   last name is gone.
 //! - A node id *is* the inode number that applications see: the kernel has one field for both. The
 //!   origin's root is node 1, whatever its number. Files on other file systems mounted below the
 //!   origin get numbers from the top half, so that two files never share one.
-//! - A number that the origin has given to another file is another inode with another generation, by which the kernel
-//!   tells the two; lookups of both are counted together, as it gives them back by the number.
-//! - Where the origin keeps no birth times, a number alone does not tell a file from the next one that gets it. What is
-//!   held of the file does: before a name is believed to be of a file that is open here, it is asked whether that is gone.
-//!   Nothing else makes a new inode of a number: applications that use the earlier one lose it.
-//! - The kernel's lookups are counted; at zero, when nothing else holds it, the inode leaves the table and its
-//!   path is closed.
+//! - If the origin gives a number to another file, that file is another inode with another generation, by which the
+//!   kernel tells the two. Their lookups have one count, as the kernel gives them back by the number.
+//! - Where the origin keeps no birth times, a number alone does not tell a file from the next one with that number. The
+//!   open descriptor does. Before a name counts as one of a file that is open here, the table asks the origin whether
+//!   that file is gone. Nothing else makes a new inode of a number: applications that use the earlier one would lose
+//!   it.
+//! - The table counts the kernel's lookups. At zero, without another hold, the inode leaves the table and its path
+//!   closes.
 //!
-//! Memory: some 400 bytes for each inode that the kernel remembers, and its name; a descriptor, which keeps the origin's
-//! inode in the kernel's memory, only for as many as may be open.
+//! Memory: some 400 bytes for each inode that the kernel remembers, and its name; a descriptor, which keeps the
+//! origin's inode in the kernel's memory, only for as many as may be open.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -37,8 +38,7 @@ pub const ROOT: u64 = 1;
 /// Numbers from here up are the mount's own: no file system that is a fit origin uses them.
 const FOREIGN: u64 = 1 << 63;
 
-/// Numbers from here up are of no file of the origin, but the front door's: 2^63 files on other file systems would have to
-/// be known before one of them had such a number.
+/// Numbers from here up are the front door's own. A file on another file system would get one only after 2^63 others.
 pub const PANEL: u64 = u64::MAX - 0xffff;
 
 pub(crate) struct Table<T: Tree> {
@@ -46,7 +46,7 @@ pub(crate) struct Table<T: Tree> {
     /// Node ids of files on other file systems.
     foreign: BTreeMap<(DeviceNumber, u64), u64>,
     next_foreign: u64,
-    /// Files that the kernel forgot, and that were not synced.
+    /// Files that the kernel forgot before they were synced.
     unsynced: ForgottenUnsynced,
 }
 
@@ -62,7 +62,7 @@ impl<T: Tree> Default for Table<T> {
 }
 
 impl<T: Tree> Table<T> {
-    /// Takes an inode out, unless its number is another's by now.
+    /// Takes an inode out, unless another has its number by now.
     pub(crate) fn remove(&mut self, inode: &Arc<Inode<T>>) {
         if self.nodes.get(&inode.node).is_some_and(|there| Arc::ptr_eq(there, inode)) {
             self.nodes.remove(&inode.node);
@@ -78,7 +78,7 @@ impl<T: Tree> Table<T> {
 }
 
 impl<T: Tree> Drop for Inodes<T> {
-    /// The kernel is gone, and says of no inode any more that it forgets it.
+    /// The kernel is gone, and will not forget inodes one by one.
     fn drop(&mut self) {
         let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
         for inode in table.nodes.values() {
@@ -104,7 +104,7 @@ pub struct Inodes<T: Tree> {
 }
 
 impl<T: Tree> Inodes<T> {
-    /// A table with only the origin's root. At most so many of its paths stay open.
+    /// A table with only the origin's root. At most so many paths stay open.
     ///
     /// # Errors
     /// When the root cannot be looked at.
@@ -122,8 +122,8 @@ impl<T: Tree> Inodes<T> {
         &self.root
     }
 
-    /// The inode of a node id that the kernel holds. What concerns nodes that are the front door's own and comes here is a
-    /// change, as whatever else there is to be done with them is done before.
+    /// The inode of a node id that the kernel holds. A request for a node of the front door's own comes here only if it
+    /// is a change.
     ///
     /// # Errors
     /// [`Errno::STALE`] if the kernel does not hold it.
@@ -138,13 +138,13 @@ impl<T: Tree> Inodes<T> {
         table.nodes.get(&node).cloned().ok_or(Errno::STALE)
     }
 
-    /// A node that the kernel knows by its number alone: from a file handle, of which it has forgotten the inode. With one
-    /// more lookup.
+    /// A node that the kernel knows by its number alone, from a file handle: it has forgotten the inode. Counts one
+    /// lookup.
     ///
     /// # Errors
     /// [`Errno::STALE`] if it is not known here any more.
     pub fn by_number(&self, node: u64) -> Result<Arc<Inode<T>>> {
-        // Counted under the lock, so that it is not let go meanwhile.
+        // Under the lock, so that nothing lets go of it meanwhile.
         let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
         if node == ROOT {
             return Ok(self.root.clone());
@@ -164,13 +164,13 @@ impl<T: Tree> Inodes<T> {
         table.nodes.get(&node).filter(|inode| inode.is(found)).cloned()
     }
 
-    /// The inode that is held by the number of what a name has just shown, if it turns out to be gone: where nothing but
-    /// the number names it.
+    /// The inode with the number that a name has just shown, if that inode's file turns out to be gone. For origins
+    /// where only the number names a file.
     pub async fn replaced_by(&self, found: &Found) -> Option<Arc<Inode<T>>> {
         if found.key().birth != FileKey::NO_BIRTH {
             return None;
         }
-        // Asked with no lock held: a server may have to answer.
+        // Without a lock: a server may have to answer.
         let inode = self.find(found).filter(|inode| inode.node != ROOT)?;
         inode.lost_its_number_to(found).await.then_some(inode)
     }
@@ -189,7 +189,7 @@ impl<T: Tree> Inodes<T> {
         Some(inode.clone())
     }
 
-    /// Takes in a file that was found by this name, by its path, with one lookup by the kernel.
+    /// Takes in a file that this name led to, with its path and one lookup by the kernel.
     ///
     /// # Errors
     /// [`Errno::STALE`] if the directory is no more.
@@ -202,14 +202,14 @@ impl<T: Tree> Inodes<T> {
     ) -> Result<Arc<Inode<T>>> {
         let (parent, name) = (place.0.me()?, place.1);
         let (inode, replaced) = self.enter(found, Some(&known));
-        // Behind the table's lock: each of these may close something.
+        // After the lock on the table: each of these may close something.
         drop(replaced);
         inode.find_by(&parent, name);
         self.home.open.put(&inode, path);
         Ok(inode)
     }
 
-    /// Takes in a file that has no name, with one lookup. It stays open, as nothing finds it, and goes straight to the
+    /// Takes in a file without a name, with one lookup. It stays open, as no name leads to it, and goes straight to the
     /// origin.
     pub fn take_in_nameless(&self, path: T::Path, found: &Found) -> Arc<Inode<T>> {
         let (inode, replaced) = self.enter(found, None);
@@ -218,8 +218,8 @@ impl<T: Tree> Inodes<T> {
         inode
     }
 
-    /// The inode of what was found, with one more lookup; and the one that had its number before. Its content is the
-    /// engine's if that can be `known`.
+    /// The inode of what was found, with one more lookup, and the inode that had the number before. If the file can be
+    /// `known`, its content goes through the engine.
     fn enter(
         &self,
         found: &Found,
@@ -243,7 +243,7 @@ impl<T: Tree> Inodes<T> {
                 inode.count_lookup();
                 return (inode.clone(), None);
             }
-            // The number is another file's by now.
+            // Another file has the number by now.
             Some(inode) => {
                 let newcomer = inode.key == found.key();
                 (inode.lookups(), next_generation(inode.generation, found), newcomer)
@@ -264,8 +264,8 @@ impl<T: Tree> Inodes<T> {
         (inode, replaced)
     }
 
-    /// The kernel gave back `count` lookups. Returns the inode if these were the last: it is in the table until it was
-    /// [remembered](Home::remember).
+    /// The kernel gave back `count` lookups. Returns the inode if these were the last. It stays in the table until it
+    /// is [remembered](Home::remember).
     pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Arc<Inode<T>>> {
         if node == ROOT || node >= PANEL {
             return None;
@@ -283,7 +283,7 @@ impl<T: Tree> Inodes<T> {
         Some(inode)
     }
 
-    /// What the kernel forgot is forgotten here too: nobody asks for it by a file handle.
+    /// Forgets what the kernel forgot: no program will ask for it by a file handle.
     pub fn forget_all(&self) {
         self.home.forget_all();
     }
@@ -293,7 +293,7 @@ impl<T: Tree> Inodes<T> {
         self.home.open.open()
     }
 
-    /// Closes paths that are not in use: no descriptor is left.
+    /// Closes unused paths: the process has no descriptor left.
     pub fn make_room(&self) {
         self.home.make_room();
     }
@@ -303,7 +303,7 @@ impl<T: Tree> Inodes<T> {
         found.device == self.device
     }
 
-    /// The node id of a file, if it has one or needs none of its own.
+    /// The node id of a file, if it has one already, or its number serves as one.
     fn node_of(&self, table: &Table<T>, found: &Found) -> Option<u64> {
         let own = found.device == self.device;
         if own && found.inode == self.root_inode {
@@ -322,8 +322,8 @@ impl<T: Tree> fmt::Debug for Inodes<T> {
     }
 }
 
-/// What tells a file from others that had its number, for the kernel: it compares 32 bits. The same for the same file
-/// after a remount, where the origin has birth times.
+/// The generation, by which the kernel tells a file from others that had its number: 32 bits. Where the origin has
+/// birth times, a file has the same one after a remount.
 fn generation_of(found: &Found) -> u64 {
     let birth = found.key().birth.0.cast_unsigned();
     (birth ^ birth >> 32) & u64::from(u32::MAX)
@@ -331,6 +331,6 @@ fn generation_of(found: &Found) -> u64 {
 
 fn next_generation(earlier: u64, found: &Found) -> u64 {
     let own = generation_of(found);
-    // Without birth times all have the same of their own.
+    // Without birth times all files have the same one.
     if own == earlier || found.key().birth == FileKey::NO_BIRTH { (earlier + 1) & u64::from(u32::MAX) } else { own }
 }

@@ -2,8 +2,8 @@
 //! path was closed.
 //!
 //! Invariants
-//! - A directory that a place names stays in the table, also when the kernel has forgotten it: renaming it moves what is
-//!   below it, as nothing but its own place changes.
+//! - A directory that a place names stays in the table, also when the kernel has forgotten it. A rename of the
+//!   directory changes only its own place, and so moves all that is below.
 //! - A place changes with the rename at the origin. Between the two, no operation takes the file for missing
 //!   ([`DirectoryMoves`]).
 //! - An open finds the same file as before, by inode number, birth time and device, or it fails (ESTALE).
@@ -25,14 +25,14 @@ use crate::moves::DirectoryMoves;
 use crate::slots::{PathHolder, PathInUse, Paths};
 use crate::{Freshness, Tree};
 
-/// How often an inode is looked for while others rename what is above it.
+/// How often a look for an inode starts again when a rename above it gets in the way.
 const TRIES: usize = 8;
 
-/// How many inodes are known for how long the kernel has forgotten them: for file handles, by which NFS servers and some
-/// backup programs ask. Some 4 MB.
+/// How many inodes stay known after the kernel forgot them. NFS servers and some backup programs ask for such inodes by
+/// file handle. Some 4 MB.
 const FORGOTTEN: usize = 8192;
 
-/// How many paths are closed when no descriptor is left.
+/// How many paths close when the process has no descriptor left.
 const ROOM: usize = 64;
 
 /// What the inodes of a mount have in common.
@@ -41,7 +41,7 @@ pub(crate) struct Home<T: Tree> {
     pub(crate) table: RwLock<Table<T>>,
     pub(crate) open: Paths<Inode<T>>,
     pub(crate) moves: DirectoryMoves,
-    /// What the kernel forgot last: who has a file handle may still ask for it.
+    /// What the kernel forgot last. A program with a file handle may still ask for it.
     forgotten: Mutex<VecDeque<Hold<T>>>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct NameInDirectory<T: Tree> {
 pub(crate) struct Hold<T: Tree>(Option<Arc<Inode<T>>>);
 
 impl<T: Tree> Hold<T> {
-    /// Of one that the kernel holds at this moment.
+    /// Of an inode that the kernel holds at this moment.
     pub(crate) fn of(inode: &Arc<Inode<T>>) -> Self {
         inode.holds.fetch_add(1, Ordering::Relaxed);
         Self(Some(inode.clone()))
@@ -65,7 +65,7 @@ impl<T: Tree> Hold<T> {
         self.0.as_ref().expect("there up to the end")
     }
 
-    /// Ends it. Gives the inode if nobody else has it: what that holds is for the caller to end.
+    /// Ends it. Returns the inode if this was the last hold. The caller then ends what the inode holds.
     fn end(&mut self) -> Option<Inode<T>> {
         let inode = self.0.take()?;
         if inode.holds.fetch_sub(1, Ordering::AcqRel) == 1
@@ -106,22 +106,22 @@ impl<T: Tree> Home<T> {
         }
     }
 
-    /// The kernel has forgotten it: it is closed, and found again by its place for a while.
+    /// The kernel has forgotten it. It closes, and for a while its place leads to it.
     pub(crate) fn remember(&self, inode: &Arc<Inode<T>>) {
         if !inode.slot.may_close() || !inode.can_reopen() {
-            // Nothing finds it again. If nothing else holds it either, it goes.
+            // No place leads to it. Without another hold, it goes.
             return drop(Hold::of(inode));
         }
         let closed = inode.slot.close_unused();
         let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         forgotten.push_back(Hold::of(inode));
         let oldest = if forgotten.len() > FORGOTTEN { forgotten.pop_front() } else { None };
-        // Not with the lock held: each may let go of more.
+        // Without the lock: each may let go of more.
         drop(forgotten);
         drop((closed, oldest));
     }
 
-    /// What the kernel forgot is forgotten here too.
+    /// Forgets what the kernel forgot.
     pub(crate) fn forget_all(&self) {
         let forgotten = std::mem::take(&mut *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
         drop(forgotten);
@@ -132,14 +132,14 @@ impl<T: Tree> Home<T> {
         self.open.make_room(ROOM);
     }
 
-    /// The path of an inode, whose own is closed.
+    /// A path to an inode whose own is closed.
     pub(crate) async fn reopen(&self, inode: &Arc<Inode<T>>) -> Result<PathInUse<T::Path>> {
         let mut tries = 0;
         loop {
             tries += 1;
             match self.reopen_chain(inode).await {
                 Err(Errno::MFILE | Errno::NFILE) if tries < TRIES => self.make_room(),
-                // Perhaps it, or a directory above it, is being renamed just now.
+                // A rename of it, or of a directory above it, may be under way.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::STALE) if tries < TRIES && !inode.is_gone() => {
                     self.moves.ended().await;
                 }
@@ -151,7 +151,7 @@ impl<T: Tree> Home<T> {
 
     /// Opens all that is closed between it and the next directory above that is open.
     async fn reopen_chain(&self, inode: &Arc<Inode<T>>) -> Result<PathInUse<T::Path>> {
-        // A change that took its place may have opened it meanwhile: it loses one of several names.
+        // A removal of one of its names may have taken its place, and opened it.
         if let Some(open) = inode.slot.get() {
             return Ok(open);
         }
@@ -179,27 +179,27 @@ impl<T: Tree> Home<T> {
 }
 
 impl<T: Tree> Inode<T> {
-    /// The directory and the name by which it can be found.
+    /// The directory and the name that lead to it.
     pub fn place(&self) -> Option<(Arc<Self>, OsString)> {
         self.place_slot().as_ref().map(|place| (place.parent.inode().clone(), place.name.to_os_string()))
     }
 
-    /// It is found by another name from now on.
+    /// From now on another name leads to it.
     pub(crate) fn set_place(&self, parent: &Arc<Self>, name: &OsStr) {
         let place = NameInDirectory { parent: Hold::of(parent), name: name.into() };
         let earlier = self.place_slot().replace(place);
-        // Not with the lock held: it may let go of directories.
+        // Without the lock: it may let go of directories.
         drop(earlier);
     }
 
-    /// The same if it has none, or none that leads to it.
+    /// The same, if it has no place, or one that does not lead to it.
     pub(crate) fn find_by(&self, parent: &Arc<Self>, name: &OsStr) {
         if self.take_astray() || self.place_slot().is_none() {
             self.set_place(parent, name);
         }
     }
 
-    /// Whether it would be found by this name.
+    /// Whether this name is its place.
     pub(crate) fn is_found_by(&self, parent: &Self, name: &OsStr) -> bool {
         self.place_slot().as_ref().is_some_and(|place| place.parent.inode().node == parent.node && *place.name == *name)
     }

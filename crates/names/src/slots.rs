@@ -27,13 +27,13 @@ use headpond_base::{Errno, Result};
 
 use crate::wait::Watched;
 
-/// How many of those that were opened longest ago are looked at for one that is opened.
+/// For each path that opens, the table looks at so many of the oldest.
 const LOOKS: usize = 32;
 
-/// How long one waits for those who use a path that is to be closed: a call of the origin's that is under way.
+/// How long a closing path waits for its users: calls to the origin that are under way.
 const IN_USE: Duration = Duration::from_secs(10);
 
-/// How long one waits before one looks again.
+/// The pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// A path in use.
@@ -65,15 +65,15 @@ impl<P> fmt::Debug for CountedPath<P> {
     }
 }
 
-/// Something that has a path which may be closed and opened again.
+/// The owner of a path that may close and open again.
 pub(crate) trait PathHolder<P>: Send + Sync {
     /// Where its path is.
     fn slot(&self) -> &PathSlot<P>;
-    /// It could be opened again. Called with a lock held: asks nobody for a path.
+    /// Whether it can open again. Runs with a lock held, and must not ask for a path.
     fn can_reopen(&self) -> bool;
 }
 
-/// What is true of the file; see the picture above.
+/// The state of the file; see the picture above.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Life {
     #[default]
@@ -86,16 +86,16 @@ enum Life {
 #[derive(Default)]
 struct State {
     life: Life,
-    /// How many count on it: those have it open, so that it must outlive its last name.
+    /// How many uses count on it: the file must outlive its last name.
     users: u32,
-    /// How many open it again just now.
+    /// How many operations are opening it again.
     opening: u32,
 }
 
 /// The path of one file.
 pub struct PathSlot<P> {
     open: RwLock<Option<PathInUse<P>>>,
-    /// Used since it was last looked at.
+    /// Used since the table last looked at it.
     used: AtomicBool,
     /// It is in the ring.
     listed: AtomicBool,
@@ -123,7 +123,7 @@ impl<P> PathSlot<P> {
         open
     }
 
-    /// One more counts on the file. False if its last name went with nobody counting on it: then it is no more.
+    /// One more use counts on the file. False if the file is gone: its last name went while nothing counted on it.
     pub(crate) async fn count_on(&self) -> bool {
         let count = |state: &mut State| match state.life {
             Life::Leaving => None,
@@ -136,27 +136,27 @@ impl<P> PathSlot<P> {
         self.state.until(count).await
     }
 
-    /// One who counted on it does no more.
+    /// A use that counted on it ends.
     pub(crate) fn count_off(&self) {
         self.state.change(|state| state.users -= 1);
     }
 
-    /// How many count on the file.
+    /// How many uses count on the file.
     pub fn users(&self) -> u32 {
         self.state.see(|state| state.users)
     }
 
-    /// Whether its last name went, with nobody counting on it.
+    /// Whether its last name went while nothing counted on it.
     pub fn is_gone(&self) -> bool {
         self.life() == Life::Gone
     }
 
-    /// Whether it is as most are: neither about to go, nor gone, nor kept open to its end.
+    /// Whether it is neither about to go, nor gone, nor kept open to its end.
     pub fn may_close(&self) -> bool {
         self.life() == Life::Here
     }
 
-    /// Takes the path out, to be closed, if it may be.
+    /// Takes the path out for closing, if it may close.
     pub fn close_unused(&self) -> Option<PathInUse<P>> {
         if self.may_close() { self.close() } else { None }
     }
@@ -170,8 +170,8 @@ impl<P> PathSlot<P> {
         });
     }
 
-    /// Closes a file whose last name went while it was counted on, if nobody counts on it any more: then it is no more.
-    /// False if that is not so.
+    /// Closes a file whose last name went while something counted on it, if nothing does any more: then the file is
+    /// gone. Otherwise false.
     pub(crate) fn end_kept(&self) -> bool {
         let ends = self.state.change(|state| {
             let ends = state.life == Life::Kept && state.users == 0;
@@ -208,8 +208,8 @@ pub(crate) struct Closed<P, H: PathHolder<P>> {
 }
 
 impl<P, H: PathHolder<P>> Closed<P, H> {
-    /// Takes a file whose last name is about to go out of use, if nobody counts on it after so long, and closes it. Waits,
-    /// for a while, for those that use it at the moment: time goes by in a `pause`.
+    /// Takes a file out of use whose last name is about to go, and closes it. Refuses if something still counts on the
+    /// file after that long. It waits a while for calls that use the path, in steps of `pause`.
     pub(crate) async fn of<F: Future<Output = ()> + Send>(
         mut pause: impl FnMut(Duration) -> F + Send,
         holder: Arc<H>,
@@ -238,7 +238,7 @@ impl<P, H: PathHolder<P>> Closed<P, H> {
                 }
             }
         }
-        // From here on it stays, should this end too early.
+        // If this ends early, the file stays.
         let leaving = Self { holder, gone: false, _path: std::marker::PhantomData };
         let slot = leaving.holder.slot();
         let mut left = IN_USE;
@@ -270,16 +270,16 @@ impl<P, H: PathHolder<P>> Drop for Closed<P, H> {
     }
 }
 
-/// The paths of many files, of which so many stay open.
+/// The paths of many files. A limited number stays open.
 pub(crate) struct Paths<H> {
     most: usize,
     count: Arc<AtomicUsize>,
-    /// Those that are open, and some that were, oldest first: the hand of a clock goes round.
+    /// Open paths, and some that were open, oldest first: a clock.
     ring: Mutex<VecDeque<Weak<H>>>,
 }
 
 impl<H> Paths<H> {
-    /// None open, and not more than so many later.
+    /// None is open. Later, at most so many are.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, count: Arc::default(), ring: Mutex::default() }
     }
@@ -289,8 +289,8 @@ impl<H> Paths<H> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The path of a file, opened again by `open` if it was closed. [`Errno::STALE`] if its last name went with nobody
-    /// counting on it.
+    /// The path of a file, opened again by `open` if it was closed. [`Errno::STALE`] if its last name went while
+    /// nothing counted on it.
     pub(crate) async fn get<P>(&self, holder: &Arc<H>, open: impl Future<Output = Result<P>>) -> Result<PathInUse<P>>
     where
         H: PathHolder<P>,
@@ -310,12 +310,12 @@ impl<H> Paths<H> {
         if !slot.state.until(begin).await {
             return Err(Errno::STALE);
         }
-        // Ends the opening whatever becomes of it.
+        // Its drop ends the opening, successful or not.
         let _opening = Opening(slot);
         Ok(self.put(holder, open.await?))
     }
 
-    /// Gives a file its path, if it has none, and closes others if they are too many.
+    /// Gives a file its path, if it has none, and closes others if too many are open.
     pub(crate) fn put<P>(&self, holder: &Arc<H>, path: P) -> PathInUse<P>
     where
         H: PathHolder<P>,
@@ -335,18 +335,19 @@ impl<H> Paths<H> {
                 ring.push_back(Arc::downgrade(holder));
             }
             if ring.len() > 2 * self.open() + LOOKS {
-                // Most are forgotten.
+                // The kernel forgot most of them.
                 ring.retain(|listed| listed.strong_count() > 0);
             }
             let over = self.open().saturating_sub(self.most);
             close_some(&mut ring, over, LOOKS)
         };
-        // Closing may take its time: not with the ring held.
+        // Closing may take long, so it happens without the lock on the ring.
         drop(closed);
         opened
     }
 
-    /// Its last name is about to go though something uses it: it stays open to the end, unless it [`stays`](Slot::stays).
+    /// Its last name is about to go while something uses it: it stays open to the end, unless it
+    /// [`stays`](Slot::stays).
     pub(crate) fn keep<P>(&self, holder: &Arc<H>, open: PathInUse<P>)
     where
         H: PathHolder<P>,
@@ -355,7 +356,7 @@ impl<H> Paths<H> {
         holder.slot().settle(Life::Kept);
     }
 
-    /// It cannot be opened again any more, by what `taken` does: nobody finds it closed after that.
+    /// After `taken` it cannot open again, so it stays open.
     pub(crate) fn hold<P, R>(&self, holder: &Arc<H>, open: PathInUse<P>, taken: impl FnOnce() -> R) -> R
     where
         H: PathHolder<P>,
@@ -364,19 +365,19 @@ impl<H> Paths<H> {
         taken()
     }
 
-    /// Who closes others holds the ring: as long as it is held nobody closes this one.
+    /// An operation that closes others locks the ring. While this one has the lock, nothing closes its path.
     fn held_open<P>(&self, holder: &Arc<H>, open: PathInUse<P>) -> MutexGuard<'_, VecDeque<Weak<H>>>
     where
         H: PathHolder<P>,
     {
         let ring = self.ring();
         let mut slot = holder.slot().open.write().unwrap_or_else(PoisonError::into_inner);
-        // Closed meanwhile: the path in hand is as good.
+        // It closed meanwhile. The path in hand is as good.
         slot.get_or_insert(open);
         ring
     }
 
-    /// Closes so many that are not in use, where they can be opened again: no descriptor is left.
+    /// Closes so many unused paths that can open again: the process has no descriptor left.
     pub(crate) fn make_room<P>(&self, wanted: usize)
     where
         H: PathHolder<P>,
@@ -409,7 +410,7 @@ fn close_some<P, H: PathHolder<P>>(ring: &mut VecDeque<Weak<H>>, wanted: usize, 
             ring.push_back(listed);
             continue;
         }
-        // Before it is closed: who opens it again lists it again.
+        // Before it closes: an operation that opens it again lists it again.
         slot.listed.store(false, Ordering::Release);
         closed.extend(slot.close());
     }
@@ -473,7 +474,7 @@ mod tests {
         ready(())
     }
 
-    /// Closes one that nobody uses.
+    /// Closes a path that nothing uses.
     fn leave(one: &Arc<One>) -> Option<Closed<(), One>> {
         let mut pauses = 0;
         let left = block_on(Closed::of(|_| after(|| pauses += 1), one.clone(), Duration::ZERO));

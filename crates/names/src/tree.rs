@@ -121,10 +121,11 @@ pub trait Tree: Send + Sync + 'static {
     /// The name below the root by which a path can be found now. Empty if there is none.
     fn name_of(&self, path: &Self::Path) -> impl Future<Output = Vec<u8>> + Send;
 
-    /// Opens a file. Reading by what is opened does not move its access time, where that is allowed.
+    /// Opens a file. Reads through it do not move the access time, if the origin allows that.
     fn open(&self, path: &Self::Path, access: Access) -> impl Future<Output = Result<Self::File>> + Send;
 
-    /// How many bytes from the start have space, so that writes there need not ask for any. `found` is what was just seen of it.
+    /// How many bytes from the start have space, so that writes there need not ask for any. `found` is what was just
+    /// seen of it.
     fn allocated(&self, file: &Self::File, found: &Found) -> impl Future<Output = u64> + Send;
 
     /// Makes a regular file under a free name, for a caller, and opens it for reading and writing.

@@ -3,8 +3,8 @@
 //! Invariants
 //! - The origin's directories change at once. If the engine knows the file, a rename or the removal of its last name
 //!   runs when the engine says, in order with the log.
-//! - A change holds the lock on the file (`file_locks.rs`) from its look at what the engine knows to its end. In between, no
-//!   other operation opens the file or changes its names.
+//! - A change holds the lock on the file (`file_locks.rs`) from its look at what the engine knows to its end. In
+//!   between, no other operation opens the file or changes its names.
 //! - What is made belongs to the caller.
 
 mod adopt;
@@ -69,8 +69,8 @@ enum Age {
 type Both = (Found, Option<Found>);
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// Over an origin's root. `recovered` are the files which the pool brought back with something that the origin has not got
-    /// yet: see [`adopt`](Self::adopt).
+    /// Over an origin's root. `recovered` are the files which the pool brought back with something that the origin has
+    /// not got yet: see [`adopt`](Self::adopt).
     ///
     /// # Errors
     /// If the root cannot be looked at.
@@ -143,14 +143,14 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok((inode, found))
     }
 
-    /// To be called with what a name shows, before it is believed to be what has its number: where the origin keeps no birth
-    /// times, a file that others removed, or a directory, may be held by that number.
+    /// To be called with what a name shows, before it is believed to be what has its number: where the origin keeps no
+    /// birth times, a file that others removed, or a directory, may be held by that number.
     async fn notice(&self, found: &Found) -> Result<()> {
         let Some(gone) = self.inodes.replaced_by(found).await else { return Ok(()) };
         if gone.managed {
             let _lock = self.file_locks.change([Some(gone.key), None]).await;
             if gone.is_replaced() {
-                // Another one was faster: what is known by the number now is of the new file.
+                // Another operation was faster: the number now belongs to the new file.
                 return Ok(());
             }
             if let Some(known) = gone.known().or_else(|| self.known.find(gone.key)) {
@@ -165,8 +165,9 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok(())
     }
 
-    /// To be called with what was just made, before anything after that can fail. Where the origin keeps no birth times, its
-    /// number may be that of a file that others removed: all that is held or known by the number is of that one.
+    /// To be called with what was just made, before anything after that can fail. Where the origin keeps no birth
+    /// times, its number may be that of a file that others removed: all that is held or known by the number is of that
+    /// one.
     pub(crate) async fn notice_new(&self, found: &Found) -> Result<()> {
         let key = found.key();
         let may_be_held = key.birth == FileKey::NO_BIRTH && self.inodes.same_device(found);

@@ -2,10 +2,9 @@
 //!
 //! Invariants
 //! - Each open of a managed file is one `Open` of the engine, and each release one `Close`.
-//! - While a file is opened in the engine its names stay what they are, and while those are changed nobody opens it
-//!   (`file_locks.rs`).
-//! - The origin's file is attached before the application has its handle, writable where that is
-//!   possible at all, so that destage can write what some other handle wrote.
+//! - While the engine opens a file, the file's names do not change. While they change, no open runs (`file_locks.rs`).
+//! - The engine has the origin's file before the application has its handle, and has it writable if possible. So
+//!   destage can write what another handle wrote.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,8 +23,8 @@ use crate::names::Names;
 use crate::places::Hold;
 use crate::{ContentStore, Found, Tree};
 
-/// How often a file is opened in the engine for one open, when it is changed meanwhile each time. A program that
-/// has it open writes to it, so the engine keeps to its own of it anyway.
+/// How often one open tries again when the file changes meanwhile. After that a program must be writing to it through
+/// the mount, and then the engine's view counts.
 const OPENS_MAX: u32 = 3;
 
 /// Counts on a file, so that it outlives its last name.
@@ -35,7 +34,7 @@ pub struct Pinned<T: Tree> {
 }
 
 impl<T: Tree> Pinned<T> {
-    /// One more counts on it. Refused if it is gone: the kernel looks then what has its name now.
+    /// One more use counts on it. Refused if it is gone: the kernel then looks up the name again.
     ///
     /// # Errors
     /// [`Errno::STALE`].
@@ -43,7 +42,7 @@ impl<T: Tree> Pinned<T> {
         if inode.slot.count_on().await { Ok(Self { inode: inode.clone(), writes: false }) } else { Err(Errno::STALE) }
     }
 
-    /// The same of one who may write to it.
+    /// The same, for a use that may write to it.
     ///
     /// # Errors
     /// As of [`of`](Self::of).
@@ -78,7 +77,7 @@ impl<T: Tree> fmt::Debug for Pinned<T> {
     }
 }
 
-/// An open file whose content goes through the engine: to be given to [`Names::release`] in the end.
+/// An open file whose content goes through the engine. Give it to [`Names::release`] in the end.
 pub struct FileHandle<T: Tree> {
     /// The file.
     pub inode: Pinned<T>,
@@ -96,11 +95,11 @@ impl<T: Tree> fmt::Debug for FileHandle<T> {
     }
 }
 
-/// A file that was just made, and its handle.
+/// A new file, and its handle.
 pub struct Created<T: Tree> {
     /// The file, with one lookup.
     pub inode: Arc<Inode<T>>,
-    /// What the origin said of it right after.
+    /// Its attributes at the origin right after.
     pub found: Found,
     /// How its content is reached.
     pub content: Content<T>,
@@ -145,10 +144,10 @@ impl<T: Tree, P: ContentStore<T>> fmt::Debug for Counted<'_, T, P> {
 }
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// Opens a managed file that exists, for one who already counts on it; one that is to be truncated with it, is.
+    /// Opens a managed file for a use that counts on it already, and truncates it if asked.
     ///
     /// # Errors
-    /// The origin's, and the engine's. [`Errno::STALE`] if it is gone: what has its name now is to be looked up.
+    /// The origin's, and the engine's. [`Errno::STALE`] if it is gone: look its name up again.
     pub async fn open(&self, pinned: Pinned<T>, truncates: bool) -> Result<FileHandle<T>> {
         let file = self.open_at_origin(&pinned, pinned.writes || truncates).await?;
         let counted = self.open_in_engine(&pinned, file, false).await?;
@@ -159,10 +158,10 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Self::handle(pinned, counted, writes)
     }
 
-    /// Creates a file and opens it. The mode is as it is to be.
+    /// Creates a file with this mode, and opens it.
     ///
     /// # Errors
-    /// The origin's, and the engine's. [`Errno::STALE`] if there is something of this name by now.
+    /// The origin's, and the engine's. [`Errno::STALE`] if something has this name by now.
     pub async fn create(
         &self,
         parent: &Arc<Inode<T>>,
@@ -172,8 +171,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         caller: &T::Caller,
     ) -> Result<Created<T>> {
         let directory = parent.reach().await?;
-        // Exclusive: the kernel has looked and found nothing. Should another one have been faster,
-        // permissions of what is there now are unchecked, so the kernel is made to look again.
+        // Exclusive: the kernel has looked and found nothing. If another program was faster, the permissions of its
+        // file are unchecked, so the kernel must look again.
         let made = self.with_room(async || self.tree.create(&directory, name, mode, caller).await).await;
         let file = made.map_err(|error| if error == Errno::EXIST { Errno::STALE } else { error })?;
         let found = self.tree.look_at(&file).await?;
@@ -199,8 +198,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Self::handle(pinned, counted, writes).map(Content::Pond)
     }
 
-    /// Makes a new regular file known to the engine without keeping it open, so that its first
-    /// sync also makes its name durable.
+    /// Makes a new regular file known to the engine without keeping it open. So its first sync also makes its name
+    /// durable.
     pub(crate) async fn introduce(&self, inode: &Arc<Inode<T>>) -> Result<()> {
         if inode.managed {
             let file = self.open_at_origin(inode, false).await?;
@@ -209,8 +208,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok(())
     }
 
-    /// Opens a managed file in the engine for a change by its path, for as long as the result
-    /// lives.
+    /// Opens a managed file in the engine for a change by path. It stays open as long as the result lives.
     ///
     /// # Errors
     /// As of [`open`](Self::open).
@@ -232,7 +230,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         self.pond.tell(Request::Close { object });
     }
 
-    /// Makes a file durable: what was acknowledged before, and what was changed at the origin alone.
+    /// Makes a file durable: all acknowledged changes, those at the origin alone included.
     ///
     /// # Errors
     /// As of fsync.
@@ -244,8 +242,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// Mode, owner, links and extended attributes are nowhere but at the origin. The one case in
-    /// which an fsync waits for it, and only if there was such a change.
+    /// Syncs changes of mode, owner, links and extended attributes, which only the origin has. Only for these does an
+    /// fsync wait for the origin.
     ///
     /// # Errors
     /// As of fsync.
@@ -269,11 +267,11 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         opened
     }
 
-    /// Opens a file in the engine, with what the origin says of it. Should the file be changed,
-    /// renamed or removed between that look and the engine's answer, the engine would take it for a
-    /// stranger's doing later: so it is looked at once more, and the engine told.
+    /// Opens a file in the engine, with its attributes at the origin. If the file changes between that look and the
+    /// engine's answer, the engine would later see a change by others. So this looks once more, and reports to the
+    /// engine.
     async fn open_in_engine(&self, inode: &Arc<Inode<T>>, file: T::File, created: bool) -> Result<Counted<'_, T, P>> {
-        // Others of the mount wait with the names; who comes past it does not.
+        // Other requests of the mount wait for the lock. Changes past the mount do not.
         let _turn = self.lock_to_open(inode, created).await;
         let mut tries = 0;
         loop {
@@ -284,7 +282,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             tries += 1;
             let is_lost = inode.is_lost();
             if (before.size, before.mtime) != (now.size, now.mtime) && tries < OPENS_MAX && !is_lost {
-                // Its bytes may be others: what the engine has counts only against the stamp of now.
+                // The bytes may have changed too. The engine compares its own with the present stamp.
                 continue;
             }
             if after.links == 0 {
@@ -299,8 +297,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// The engine hears what an open file looks like by now: what was told at the open may be what destage made of it for a
-    /// moment, and then the engine's view is another from here on.
+    /// Reports the present stamp of an open file to the engine. The one at the open may show a state in the midst of
+    /// destage.
     async fn restamp(&self, inode: &Inode<T>, object: ObjectId, stamp: Stamp) {
         let known = inode.known();
         let taken_over = move |answer: &Reply| {
@@ -358,7 +356,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         }
     }
 
-    /// Whether a file can be opened again without a change of its mode, which would move its status change time unseen.
+    /// Whether a file can open again without a change of its mode, which would move its status change time.
     pub(crate) fn is_opened_untouched(&self, found: &Found) -> bool {
         self.tree.user() == 0 || found.mode & OWNERS == OWNERS
     }

@@ -122,18 +122,19 @@ impl<T: Tree, P: ContentStore<T>> Going<T, P> {
         };
         // Numbers on other file systems are the mount's own: a number in use never goes to another file.
         if last && !directory && inode.device == self.directory.device && self.may_be_let_go(inode) {
-            // Of several names that by which it was found may have gone before: should this one stay after all, it is found.
+            // The name in its place may have gone before. If this name stays after all, the place leads to it.
             if !inode.is_found_by(&self.directory, &self.name) {
                 inode.set_place(&self.directory, &self.name);
             }
-            // The file before the inode: who opens the file again just now asks for the inode's path, and is waited for here.
+            // The file before the inode: an operation that opens the file again asks for the inode's path, and this
+            // waits for it.
             let file = self.leaving(inode.known().map(|known| known.object()).or(self.object)).await;
             if let Some(path) = Closed::of(|time| self.home.tree.pause(time), inode.clone(), self.patience).await {
                 inode.set_last_seen(found);
                 return Becomes::Nothing { path: Some(path), file };
             }
         }
-        // Of one that cannot be found any more, no more can be had than there is.
+        // If its place no longer leads to it, the last attributes must do.
         let Ok(open) = inode.reach().await else { return Becomes::Same };
         if last {
             self.home.open.keep(inode, open);

@@ -64,8 +64,8 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         Ok(change)
     }
 
-    /// How a file was left. One that could not be opened again as it is now is opened while the log still says that its status
-    /// changes: nobody would say so before a mere read.
+    /// The stamp after the change. If the file could not open again as it is now, this opens it while the log still
+    /// says that its status changes. A later read would not note that in the log.
     async fn left(&self, inode: &Arc<Inode<T>>, object: ObjectId) -> Option<Found> {
         let found = inode.look().await.ok()?;
         if self.is_opened_untouched(&found) {
