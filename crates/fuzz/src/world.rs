@@ -53,7 +53,7 @@ fn joined(pieces: &[Buf]) -> Vec<u8> {
     bytes
 }
 
-/// More effects than this for one request never end.
+/// With more effects than this, a request counts as endless.
 const EFFECTS_MAX: u32 = 200_000;
 
 /// An answer never comes after this many sleeps of 50 ms: an hour of the engine's time.

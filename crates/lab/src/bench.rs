@@ -22,7 +22,7 @@ use serde_json::json;
 use plan::Plan;
 use works::WORKS;
 
-/// What everything here ends with. Errors are for the person who runs it.
+/// The result of a benchmark. Errors are for the person who runs it.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Where and how long.

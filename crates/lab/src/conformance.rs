@@ -26,7 +26,7 @@ const RUN_MAX: Duration = Duration::from_secs(1800);
 /// Smaller than what fio writes, so that the log comes round and clean data is evicted.
 const POOL: &str = "192M";
 
-/// How much is to be done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Operations of fsx over all modes.

@@ -31,7 +31,7 @@ const LINES_SHOWN: usize = 60;
 /// What the script's last line begins with; its exit status follows.
 const END: &str = "GUEST-END ";
 
-/// What a guest is to be.
+/// The description of a guest.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// Where its disk and its scripts are made.

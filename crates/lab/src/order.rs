@@ -24,7 +24,7 @@ const FILES: usize = 4;
 const FILE_MAX: u64 = 4 << 20;
 /// The longest write: with a start at any byte it is still one request of the kernel.
 const WRITE_MAX: u64 = 512 << 10;
-/// One of so many writes is followed by a sync of its file.
+/// A sync of its file follows one of so many writes.
 const SYNC_EVERY: u64 = 40;
 /// One of so many changes makes a file shorter or longer instead.
 const RESIZE_EVERY: u64 = 15;
@@ -34,7 +34,7 @@ const LATEST: Duration = Duration::from_millis(700);
 /// The kernel's page.
 const PAGE: u64 = 4096;
 
-/// A change of a file: one system call, or what the kernel makes of one.
+/// A change of a file: one system call, or one of the requests that the kernel makes of it.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Of the bytes with this number, `len` from `skip` on.

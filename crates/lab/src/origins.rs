@@ -48,7 +48,7 @@ const CASE_MAX: Duration = Duration::from_secs(180);
 /// What each file system of this machine is asked.
 const COMMON: [&str; 3] = ["full", "kill", "conformance"];
 
-/// How much is to be done, and where.
+/// The amount of work, and its place.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The origins; all of them if there is none.

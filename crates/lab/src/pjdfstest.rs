@@ -69,7 +69,7 @@ fn outcomes(settings: &Path, directory: &Path) -> Result<BTreeMap<String, Outcom
     let mut suite = Command::new(program("pjdfstest"));
     // The shorter the directory, the better: the path of a socket has room for 108 bytes only.
     suite.arg("--configuration-file").arg(settings).arg("--path").arg(directory);
-    // Its exit status says whether anything failed, and that is what is compared below.
+    // The exit status says whether anything failed. The comparison below looks at the tests.
     let doing = "running pjdfstest";
     let output = command::detach(&mut suite).stdin(Stdio::null()).output();
     let output = output.map_err(|error| command::failed(doing, &suite, error, ""))?;

@@ -38,7 +38,7 @@ pub struct Mounting {
     pub mountpoint: PathBuf,
     /// The flash: a file or a device.
     pub flash: PathBuf,
-    /// The size of the flash file if it is to be made.
+    /// The size of the flash file, if the mount makes it.
     pub size: Option<String>,
     /// The cache mode.
     pub mode: &'static str,
@@ -51,8 +51,8 @@ pub struct Mounting {
 }
 
 impl Mounting {
-    /// In write-back, with everything below one directory, which is made so that a server under another account can pass
-    /// through.
+    /// In write-back, with everything below one directory, which is made so that a server under another account can
+    /// pass through.
     pub fn below(directory: &Path, size: &str) -> Result<Self> {
         Self::on(directory, directory, size)
     }
@@ -180,8 +180,8 @@ impl Headpond {
         Ok(Mount { headpond: self.clone(), mountpoint: what.mountpoint.clone(), service, mounted: true })
     }
 
-    /// How many batches of its log a pool that is not in use will drop at its next start, as nobody had synced them and
-    /// a crash tore them. Fails if that loses anything.
+    /// How many torn batches, never synced, a pool that is not in use will drop from its log at its next start. Fails
+    /// if that loses anything.
     pub fn dropped_batches(&self, flash: &Path) -> Result<u64> {
         let mut check = Command::new(&self.program);
         check.arg("check").arg(flash).args(["--json", "--quiet"]);
@@ -236,7 +236,7 @@ impl Mount {
         self.take_down(&[])
     }
 
-    /// Unmounts at once; what is dirty stays on the flash.
+    /// Unmounts at once. Dirty data stays on the flash.
     pub fn unmount_keep_dirty(mut self) -> Result<()> {
         self.take_down(&["--keep-dirty"])
     }
@@ -321,7 +321,7 @@ pub fn detach(mountpoint: &Path) {
         unmount.args(["-u", "-z"]);
         unmount
     };
-    // It fails where the mount is gone already, and that is what is wanted.
+    // It fails if the mount is gone already, which is as good.
     let _ = command::run("detaching the mount", unmount.arg(mountpoint));
 }
 

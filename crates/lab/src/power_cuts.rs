@@ -54,7 +54,8 @@ pub struct Options {
     pub cuts: u32,
     /// Decides the moments, what is lost, and what the writers do. How requests interleave it does not decide.
     pub seed: u64,
-    /// A disk that answers flushes and does nothing while the writers work: the run must then find something wrong, or it proves nothing.
+    /// A disk that answers flushes and does nothing while the writers work: the run must then find something wrong, or
+    /// it proves nothing.
     pub lies: Option<Which>,
 }
 
@@ -429,7 +430,7 @@ impl Disks {
     /// Waits for them to notice that the guest is gone.
     fn join(self) -> Result<()> {
         for (path, thread) in self.0 {
-            // A guest that never came would be waited for. If one did, this is one more that hangs up, and nobody takes it.
+            // The server waits for a guest that never came. This connection hangs up at once, and ends the wait.
             drop(UnixStream::connect(&path));
             let ended = thread.join().map_err(|_| Failure::Other("the server of a disk panicked".to_owned()))?;
             ended.map_err(Failure::io(format!("serving {}", path.display())))?;

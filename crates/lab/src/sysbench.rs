@@ -75,7 +75,7 @@ pub fn version() -> Result<String> {
 }
 
 impl Load {
-    /// The command of one of sysbench's scripts over a connection, but for what it is to do.
+    /// The command of one of sysbench's scripts over a connection, without its step (`prepare`, `run`).
     #[must_use]
     pub fn command(&self, script: &str, connection: Vec<String>) -> Command {
         let mut command = Command::new("sysbench");

@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Rows of the table, of some 250 bytes: more than the server's own cache holds, so that pages are written all the time.
+/// Rows of the table, of some 250 bytes: more than the server's own cache holds, so that pages are written all the
+/// time.
 const ROWS: u32 = 80_000;
 /// The kill comes when so many bytes, and up to so many more, have gone to flash since the change began.
 const WRITTEN_MIN: u64 = 2 << 20;
@@ -51,14 +52,14 @@ const DAMAGE: [&str; 8] = [
     "Data structure corruption",
 ];
 
-/// What is to be done.
+/// The work.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// With which database: one of those that count on whole writes.
     pub kind: Kind,
     /// How many kills, where the database stays sound. More, if flash had nothing to tear in any of them.
     pub rounds: u32,
-    /// Decides when they come, and what is torn.
+    /// Decides when kills come, and which writes are torn.
     pub seed: u64,
     /// Whether recovery takes torn batches for whole.
     pub accepts_torn: bool,
@@ -84,8 +85,8 @@ pub struct Breakage {
     pub page: Option<String>,
 }
 
-/// Runs the rounds in `directory`, until the database is broken or there were enough: a recovery that takes torn batches
-/// is given `ROUNDS_MAX` to break it. Tells `each` about every one.
+/// Runs the rounds in `directory`, until the database is broken or there were enough: a recovery that takes torn
+/// batches is given `ROUNDS_MAX` to break it. Tells `each` about every one.
 pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&Round)) -> Result<()> {
     let mut place = Place::make(directory, options.kind)?;
     let mut random = options.seed;
@@ -160,7 +161,7 @@ impl Place {
     /// Makes the database on the mount, moves its own log away, and fills its table.
     fn install(&self, headpond: &Headpond) -> Result<()> {
         let mount = headpond.mount(&self.mounting)?;
-        // Destage takes what is durable, and so makes durable what it is to take. Kept with the pool.
+        // Destage takes only durable data, and so would sync it. The pool keeps the setting.
         // A database that does not ask for untorn writes has long runs of them bypass the log, unless that is off.
         let settings = ["flush-period=off", "sequential-cutoff=off"];
         mount.start("set", &settings, &self.places.run.join("set.log"))?.wait_for_end(SET_MAX)?;
@@ -217,8 +218,8 @@ impl Place {
     }
 
     fn mariadb(&self) -> Result<mariadb::Server> {
-        // The server syncs what it has written of its pages after each round of that: rounds are made large. And a log that
-        // is nearly full would make it sync them as well.
+        // The server syncs what it has written of its pages after each round of that: rounds are made large. And a log
+        // that is nearly full would make it sync them as well.
         let more = vec![
             format!("--innodb-log-group-home-dir={}", self.log.display()),
             "--innodb-io-capacity=20000".to_owned(),

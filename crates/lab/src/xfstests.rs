@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! - A test that fails on the mount counts against headpond, unless it fails on the bare file system too, or stands on
-//!   the list of what is not expected to pass, with the reason.
+//!   the list of tests that are not expected to pass, with the reason.
 //! - Everything runs in namespaces of its own for mounts and processes: their end takes down whatever the tests left.
 
 use crate::command;
@@ -135,7 +135,7 @@ fn parse(said: &str) -> Option<Ran> {
     Some(Ran { ran, left_out: names("Not run:").unwrap_or_default(), failed: names("Failures:").unwrap_or_default() })
 }
 
-/// The list of what is not expected to pass: a name and a reason in each line.
+/// The list of tests that are not expected to pass: a name and a reason in each line.
 fn expected() -> BTreeMap<&'static str, &'static str> {
     let lines = EXPECTED.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     lines.filter_map(|line| line.split_once(' ')).map(|(name, reason)| (name, reason.trim())).collect()

@@ -34,8 +34,8 @@ const COUNTED: u64 = 0x5aa5_c33c_5aa5_c33c;
 /// bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What the words of one run of `ALIKE` are. Of some writers every second one's bytes can be made smaller; after those come
-/// as many of whose bytes next to nothing is left, so that records are packed in all sizes.
+/// The words of one run of `ALIKE`. 64 writers write words that pack well, or noise; the next 64 write words that
+/// pack to next to nothing. So packed records have all sizes.
 ///
 /// A run is written or compared in one short loop. The simulator spends its time in these loops, over every byte
 /// written, and every byte read after a crash.

@@ -420,8 +420,8 @@ impl Model {
         .unwrap_or_else(|| format!("bytes {piece:02x?} that nobody wrote at this place of {file:?}"))
     }
 
-    /// Where the file may hold something else than after the last crash: whole blocks, in order, up to beyond its end. With
-    /// `crashed`, now that another one has come. `None` if that may be anywhere.
+    /// Where the file may hold something else than after the last crash: whole blocks, in order, up to beyond its end.
+    /// With `crashed`, now that another one has come. `None` if that may be anywhere.
     pub(crate) fn in_question(&self, file: FileId, crashed: bool) -> Option<Vec<(u64, u64)>> {
         let model = self.files.get(&file)?;
         let [Configuration { content: base, .. }] = model.base.as_slice() else { return None };
@@ -442,8 +442,8 @@ impl Model {
         Some(in_blocks(changed))
     }
 
-    /// Where it is open what the file holds, as changes failed or their order is not known: whole blocks, in order, up to beyond
-    /// its end.
+    /// Where it is open what the file holds, as changes failed or their order is not known: whole blocks, in order, up
+    /// to beyond its end.
     pub(crate) fn in_question_for_failures(&self, file: FileId) -> Option<Vec<(u64, u64)>> {
         let model = self.files.get(&file)?;
         let changes = model.open.iter().map(|id| reach(&self.mutations[id.0 as usize].change));
@@ -486,8 +486,8 @@ impl Model {
         for content in contents {
             cuts.extend(content.pieces(0, size).iter().map(|(start, _, _)| *start));
         }
-        // Bytes of others, over which the pool is kept, end where the file once did; so do those of a write that failed.
-        // Nothing of today's content need begin or end there.
+        // Bytes of others, over which the pool is kept, end where the file once did; so do those of a write that
+        // failed. Nothing of today's content need begin or end there.
         let of_file = self.mutations.iter().filter(|mutation| mutation.file == file);
         cuts.extend(of_file.map(|mutation| match mutation.change {
             ContentChange::Truncate { size } => size,
@@ -528,7 +528,7 @@ impl Model {
         Ok(result)
     }
 
-    /// Replaces what is known of a file: it was changed from outside.
+    /// Replaces the model of a file that was changed from outside.
     pub(crate) fn replace(&mut self, file: FileId, content: Content) {
         self.findings.push(Rc::new(content));
         self.happen(Event::Replaced(file, self.findings.len() as u32 - 1));

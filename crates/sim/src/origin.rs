@@ -357,13 +357,13 @@ impl SimOrigin {
         let moves = !wanted.is_empty();
         file.allocated.extend(wanted);
         if moves {
-            // It is a change of the file, though nobody sees it, and the time is put back.
+            // An unseen change of the file: the time is put back.
             self.touch_status(id);
         }
         Ok(())
     }
 
-    /// A reservation is interrupted: there may be space, and nobody has put the file's time back.
+    /// A crash interrupts a reservation: the space may be there, and the file's time was not put back.
     pub(crate) fn reserve_in_part(&mut self, id: FileId, ranges: &[(u64, u64)], rng: &mut Rng) {
         let asked = rng.chance(500) && self.kind == SpaceKind::Keeps;
         if !asked || ranges.iter().any(|(from, to)| self.reserve(id, *from, to - from).is_err()) {
@@ -537,8 +537,8 @@ impl SimOrigin {
         last.into_iter().for_each(|last| last.by_destage = true);
     }
 
-    /// A sync failed, and the file system has let go of what it could not write: of each write of destage since the last good
-    /// sync a front of it is left, and with the rest goes the size that it made.
+    /// A sync failed, and the file system has let go of what it could not write: of each write of destage since the
+    /// last good sync a front of it is left, and with the rest goes the size that it made.
     pub(crate) fn lose_destaged(&mut self, id: FileId, rng: &mut Rng) {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.live.clone_from(&file.durable);

@@ -85,7 +85,7 @@ pub(crate) struct Tree {
     pending: Vec<Pending>,
     next: u64,
     root: FileId,
-    /// The entry of each name: it stays the same for whoever opened something by it, wherever the name moves.
+    /// The entry of each name. An open by the name keeps its entry, wherever the name moves.
     entries: BTreeMap<NameSlot, TreeEntry>,
     next_entry: u64,
     /// What slots got, and when, for the check after a power cut.

@@ -1,7 +1,8 @@
 //! Promise 3 on trial alone: *every write request of up to a mebibyte is old or new as a whole after any crash.*
 //!
-//! The random histories of `run.rs` do everything, and so seldom what tears: large writes on a log whose segments are
-//! just large enough for one. Here nothing but that is done: write-back, no faults but crashes, few files, and
+//! The random histories of `run.rs` do everything, and so seldom tear anything: that takes large writes on a log whose
+//! segments are just large enough for one. This family does only that: write-back, no faults but crashes, few files,
+//! and
 //! - writes of a database's pages, of any length at any byte, of whole blocks, of exactly a mebibyte (which spans 257
 //!   blocks when it begins inside one), and writes that overlap the one before, while that is still under way;
 //! - several writes as one (`WriteTogether`), from two places to as many as are allowed;

@@ -1,13 +1,13 @@
 //! Uses of pools for one origin: whose a pool is, and who may still change the origin.
 //!
-//! Two hosts with a flash each, one origin, and images of the flashes that are put aside at any moment and put back later. The
-//! judgement and the watch are the product's own (`headpond-claim`). What a pool and an origin hold is a set of numbered
-//! values. The steps in which a use begins and ends are those of `running.rs`, `recovery.rs` and `ending.rs` in
-//! `headpond-control`, in their order; a crash comes between any two.
+//! Two hosts with a flash each, one origin, and images of the flashes that are put aside at any moment and put back
+//! later. The judgement and the watch are the product's own (`headpond-claim`). What a pool and an origin hold is a set
+//! of numbered values. The steps in which a use begins and ends are those of `running.rs`, `recovery.rs` and
+//! `ending.rs` in `headpond-control`, in their order; a crash comes between any two.
 //!
 //! Keeps true:
-//! - A use that begins without a refusal has all that was synced before. But the operator said to drop it; or the use before
-//!   crashed, this is an image of it, and what is missing came after its last note of how far it was durable.
+//! - A use that begins without a refusal has all that was synced before. But the operator said to drop it; or the use
+//!   before crashed, this is an image of it, and what is missing came after its last note of how far it was durable.
 //! - The pool that the origin waits for is not refused.
 //! - Who has lost the origin begins no change of it an interval later, or after.
 
@@ -182,7 +182,7 @@ impl World {
         }
         let (name, discards) = (self.names, self.rng.chance(60));
         self.names += 1;
-        // The lock is looked at first; who does not get it has done nothing.
+        // The lock comes first. A host that does not get it has done nothing.
         if self.lock.is_some() {
             self.trace(|| format!("daemon {name} on flash {flash}: the origin is in use"));
             return;
@@ -396,7 +396,8 @@ impl World {
         if self.marker.is_none() {
             self.note = None;
         }
-        // What it may do without is dropped with the marker. A daemon that lost the lock may have promised more since it judged.
+        // What it may do without is dropped with the marker. A daemon that lost the lock may have promised more since
+        // it judged.
         let has = self.image(flash).clone();
         for (value, synced) in self.missing_from(&has) {
             if discards || self.may_be_missing(synced) {
@@ -476,7 +477,8 @@ impl World {
                 image.host_batch += 1;
                 image.dirty.insert(value);
                 let batch = image.host_batch;
-                // What a daemon acknowledges after it lost the origin, and before it looks, is lost: see the fault model.
+                // What a daemon acknowledges after it lost the origin, and before it looks, is lost: see the fault
+                // model.
                 if has_it {
                     self.promised.insert(value, Synced { claim: id, batch });
                 }

@@ -82,12 +82,13 @@ pub(crate) struct World {
     pub(crate) injected: Injected,
     pub(crate) replies: VecDeque<(RequestId, Reply)>,
     pub(crate) names: BTreeMap<RequestId, NameOperation>,
-    /// Directory operations that the engine has asked for and nobody has taken note of.
+    /// Directory operations that the engine has asked for, and the name layer has not seen yet.
     pub(crate) names_started: Vec<RequestId>,
     pub(crate) objects: BTreeMap<ObjectId, FileId>,
     /// Files of which the engine has let go since that was last asked.
     pub(crate) let_go: Vec<(ObjectId, FileId)>,
-    /// Files that are being opened: as a mount does, the origin's file is given to its object in the moment of the answer.
+    /// Files that are being opened: as a mount does, the origin's file is given to its object in the moment of the
+    /// answer.
     pub(crate) opening: BTreeMap<RequestId, FileId>,
     /// What lies above the origin's files, where names are a layer of their own.
     pub(crate) above: Option<Above>,
@@ -102,8 +103,8 @@ pub(crate) struct World {
     /// One file may have been taken for another since the origin lost its power: see "Known and not mended" in
     /// docs/fault-model.md. What goes wrong from then on says nothing.
     pub(crate) undecidable: bool,
-    /// Others have changed files while the pool was out of use. They may have given back the space that its data was promised,
-    /// or taken it where the origin keeps none.
+    /// Others have changed files while the pool was out of use. They may have given back the space that its data was
+    /// promised, or taken it where the origin keeps none.
     pub(crate) others_have_space: bool,
     /// The pool failed, and that could not be written down: names may go that it was not told of.
     pub(crate) unsaid: bool,
@@ -327,7 +328,7 @@ impl World {
         if device == self.slow_device.0 { self.slow_device.1 } else { 1 }
     }
 
-    /// Two changes of one place of an origin file at the same time have no defined result.
+    /// Two changes of one place in an origin file at the same time have no defined result.
     fn check_order_of_origin(&self, effect: &Effect) -> Result<(), String> {
         let Some((object, from, to)) = changed_range(effect) else { return Ok(()) };
         for flying in self.flying.values() {
@@ -445,7 +446,7 @@ impl World {
             && self.above.is_some()
             && !self.objects.contains_key(object)
         {
-            // The engine has let go of a file without a name while that was under way: nobody waits for it.
+            // The engine let go of a file without a name meanwhile, so no request waits for this.
             return Ok(Outcome::Failed(Errno::BADF));
         }
         let failed = |error| Ok(Outcome::Failed(error));
@@ -547,7 +548,7 @@ impl World {
                     return failed(Errno::IO);
                 }
                 let bytes = self.origin.capacity() * BLOCK_U64;
-                // A transaction may happen to be complete without anybody's asking.
+                // A transaction of the journal may complete by itself.
                 let complete = settles || self.figures.chance(200);
                 let counts = self.origin.kind() != SpaceKind::Keeps;
                 Ok(Outcome::Free(Room { free: self.origin.told_free_blocks(complete) * BLOCK_U64, bytes, counts }))
@@ -623,7 +624,7 @@ impl World {
                 {
                     self.origin.fill_up(file, &change, &mut self.rng);
                 }
-                // What goes there directly is for the user who asked.
+                // A direct write counts for the user of its request.
                 let destage = matches!(effect, Effect::OriginWrite { user: 0, .. });
                 if destage && result.is_ok() {
                     self.origin.was_destaged(file);

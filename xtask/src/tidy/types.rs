@@ -1,8 +1,8 @@
 //! One name for one type: no two public types of the workspace share a name.
 //!
-//! The crates that others build on are one space of names, and what runs them (the lab, the simulator, the programs) takes
-//! none of theirs. Within one of those a type may be named with its module, as in `soak::Options`: no other crate sees it.
-//! Tests are left out.
+//! The crates that others build on are one space of names, and what runs them (the lab, the simulator, the programs)
+//! takes none of theirs. Within one of those a type may be named with its module, as in `soak::Options`: no other crate
+//! sees it. Tests are left out.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     let mut owners: BTreeMap<String, Vec<(&SourceFile, &str)>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let Some(name) = crate_of(&file.path) else { continue };
-        // What is no Rust is told by the rule of circles.
+        // The rule of circles reports files that do not parse.
         let Ok(tree) = syn::parse_file(&file.text) else { continue };
         for name_of_type in tree.items.iter().filter_map(public_type) {
             owners.entry(name_of_type).or_default().push((file, name));

@@ -61,7 +61,7 @@ impl Filled {
         }
     }
 
-    /// Reads for a while, with so many under way; answers with reads a second.
+    /// Reads for a while, with so many requests under way. Returns reads a second.
     pub fn hits(&self, depth: u64, time: Duration) -> f64 {
         let (ended, all_ended) = channel();
         let shared = Arc::<Shared>::default();
@@ -102,7 +102,7 @@ fn format(path: &Path) -> Outcome<()> {
 fn start(path: &Path) -> Outcome<Filled> {
     let flash = Flash::open(path)?;
     let engine = recover(&mut FlashReader(&flash), flash.bytes())?;
-    // Nothing is to go to the origin meanwhile, and what is written in order is to stay.
+    // Nothing goes to the origin meanwhile, and data that was written in order stays.
     let config =
         Config { flush_period: Nanos(1 << 50), dirty_threshold: 70, sequential_cutoff: None, ..Config::default() };
     let engine = engine.into_engine(config, now());
@@ -126,8 +126,8 @@ fn place(random: &mut u64) -> u64 {
     (*random >> 11) % (DATA / BLOCK_U64) * BLOCK_U64
 }
 
-/// One of the readers that keep a number of reads under way. Asking from within an answer may be done only because the shard takes many
-/// more requests than there are readers; else it could wait for itself.
+/// One of the readers that keep a number of reads under way. Asking from within an answer may be done only because the
+/// shard takes many more requests than there are readers; else it could wait for itself.
 struct Reader {
     handle: Handle,
     object: ObjectId,

@@ -26,13 +26,13 @@ pub struct Nbdkit {
 }
 
 impl Nbdkit {
-    /// Serves `file` at a socket beside it, as the filter does where nobody says anything.
+    /// Serves `file` at a socket beside it, with the filter's defaults.
     pub fn start(file: &Path) -> Outcome<Self> {
         Self::run(file, &[], None)
     }
 
-    /// The same in so many bytes of memory, the pages of its file among them, with nothing of the file in
-    /// memory before. By default the filter reads 64 KiB at a time, which pays where memory keeps the rest; here it reads what
+    /// The same in so many bytes of memory, the pages of its file among them, with nothing of the file in memory
+    /// before. By default the filter reads 64 KiB at a time, which pays where memory keeps the rest; here it reads what
     /// it is asked for.
     pub fn start_within(file: &Path, bytes: u64) -> Outcome<Self> {
         let open = fs::File::open(file)?;

@@ -21,7 +21,7 @@ const WRITES: [&str; 7] = [
 ];
 const READS: [&str; 5] = ["--rw=randread", "--bs=16k", "--iodepth=1", "--direct=1", "--ioengine=io_uring"];
 
-/// The target, in times the latency of what is not packed.
+/// The target, in times the latency of pages that are not packed.
 const LONGER_MAX: f64 = 1.15;
 
 /// Each way with the line that it gets.
@@ -35,7 +35,7 @@ fn name(way: &str) -> String {
     format!("data.{}", way.replace(':', ""))
 }
 
-/// Reads of what is packed against reads of what is not.
+/// Reads of packed pages against reads of others.
 pub fn packed(plan: &Plan) -> Outcome<Vec<Line>> {
     let mount = plan.mount("packed", "3g")?;
     // There is room for all of it as it is.

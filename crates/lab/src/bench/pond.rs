@@ -19,7 +19,7 @@ fn program() -> Outcome<PathBuf> {
     Ok(Headpond::beside_this_program()?.program().to_owned())
 }
 
-/// A mount. Taken down when dropped, with what is dirty left in the pool.
+/// A mount. Its drop unmounts, and leaves dirty data in the pool.
 pub struct Mount {
     point: PathBuf,
     daemon: Pid,
@@ -81,7 +81,7 @@ impl Mount {
     }
 
     /// Kills the daemon, as a crash would, waits until it is gone (its last writes have to end), and clears
-    /// away what is left of the mount.
+    /// away the rest of the mount.
     pub fn crash(self) -> Outcome<()> {
         kill_process(self.daemon, Signal::KILL)?;
         let until = Instant::now() + READY_MAX;

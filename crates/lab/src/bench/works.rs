@@ -116,7 +116,7 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
     Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, 0.5), to_growing])
 }
 
-/// A pool of a fraction of what is written and read, so that reclaim and destage never rest.
+/// A pool with a fraction of the data's size, so that reclaim and destage never rest.
 fn steady(plan: &Plan) -> Outcome<Vec<Line>> {
     const JOB: [&str; 6] =
         ["--rw=randrw", "--rwmixread=70", "--bs=16k", "--direct=1", "--ioengine=io_uring", "--iodepth=4"];

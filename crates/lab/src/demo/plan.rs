@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// InnoDB's buffer pool of both sides. Small, so that storage is what is measured.
+/// InnoDB's buffer pool of both sides. Small, so that the demo measures storage.
 const BUFFER_POOL_MIB: u32 = 64;
 /// InnoDB's redo log of both sides: large enough not to force a checkpoint within a run.
 const REDO_LOG_MIB: u32 = 256;
@@ -18,7 +18,7 @@ const ROWS: u32 = 750_000;
 /// What those rows take on disk.
 pub const TABLES_MIB: u32 = 704;
 const THREADS: u32 = 8;
-/// A buffer pool that all of it fits into, for what is not measured.
+/// A buffer pool that holds all tables, for the steps that are not measured.
 const ALL_MIB: u32 = 1024;
 /// Seconds of each run that count, unless said otherwise.
 pub const SECONDS: u32 = 60;
@@ -171,7 +171,7 @@ impl Plan {
         Ok(Self::lasting(options.seconds, options.warmup))
     }
 
-    /// The plan for runs of so many seconds that count, and so many before.
+    /// The plan for runs with so many seconds that count, and so many of warm-up.
     pub fn lasting(seconds: u32, warmup: u32) -> Self {
         Self {
             load: Load { tables: TABLES, rows: ROWS, threads: THREADS },

@@ -197,7 +197,7 @@ fn directory_in(parent: &Path) -> Result<TempDir> {
 }
 
 /// Makes everything below `directory` durable and drops it from the page cache, so that a run
-/// starts with nothing but what is on disk.
+/// starts from the disk alone.
 fn cool(directory: &Path) -> Result<()> {
     let doing = || format!("syncing {}", directory.display());
     for entry in fs::read_dir(directory).map_err(Failure::io(doing()))? {

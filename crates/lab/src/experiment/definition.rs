@@ -38,7 +38,7 @@ impl Load {
 pub enum Vary {
     /// Threads, or clients.
     Threads,
-    /// Requests under way at once, of one thread.
+    /// Requests of one thread under way at once.
     Depth,
     /// The share of the space that is in use, in percent.
     Used,

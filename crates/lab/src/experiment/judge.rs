@@ -196,7 +196,7 @@ fn middle(records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Option
     headpond_measure::median(&records.iter().filter_map(|record| value(record)).collect::<Vec<_>>())
 }
 
-/// What the machine's counters say of who had no more to give.
+/// The resources that were used up, by the machine's counters.
 fn limit(records: &[&Record], write_limit: Option<u32>) -> String {
     let mean = |value: &dyn Fn(&Record) -> Option<f64>| {
         let values: Vec<f64> = records.iter().filter_map(|record| value(record)).collect();

@@ -92,7 +92,7 @@ impl Drop for Limit<'_> {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // What cannot be undone stays for the operator to see: there is nobody to tell here.
+        // A drop reports no error. The operator sees what is left.
         if self.mounted {
             let _ = command::run("unmounting it", Command::new("umount").arg(self.path()));
         }
@@ -142,8 +142,8 @@ mod tests {
         drop(limited);
         assert_eq!(fs::read_dir(scratch.path()).expect("it is there").count(), 0);
         let backing = Path::new("/sys/block").join(device.file_name().expect("a name")).join("loop/backing_file");
-        // The kernel takes the device away once nobody uses it: a mount name space that another process has just made has a
-        // copy of the mount for a moment.
+        // The kernel removes the device after its last use. A new mount name space of another process holds a copy of
+        // the mount for a moment.
         let of_ours =
             || fs::read_to_string(&backing).is_ok_and(|file| file.contains(&*scratch.path().to_string_lossy()));
         let start = std::time::Instant::now();

@@ -30,7 +30,7 @@ struct Request {
 pub struct Waits(Vec<(Nanos, Nanos)>);
 
 impl Waits {
-    /// Reads the logs of so many threads, of which each asks `rate` times a second.
+    /// Reads the logs of so many threads. Each thread sends `rate` requests a second.
     pub fn read(prefix: &Path, threads: u32, rate: u32) -> Result<Self> {
         let mut waits = Self::default();
         for thread in 1..=threads {

@@ -48,7 +48,7 @@ pub fn may_destroy(path: &Path, destroy: &[PathBuf]) -> Result<()> {
     opened.map(drop).map_err(|error| Failure::io(format!("opening {} for nobody else", path.display()))(error.into()))
 }
 
-/// Makes a file durable and drops it from the page cache, so that a run starts with what is on disk.
+/// Makes a file durable and drops it from the page cache, so that a run starts from the disk.
 pub fn cool(path: &Path) -> Result<()> {
     let doing = || format!("syncing {}", path.display());
     if path.is_dir() {

@@ -37,7 +37,7 @@ impl Figures {
     }
 }
 
-/// What became of the transactions of one kind, where a load has several.
+/// The results of the transactions of one kind, where a load has several.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Transactions {
     /// Which kind.

@@ -19,9 +19,9 @@ use serde::Serialize;
 const WINDOW: f64 = 5.0;
 /// More waits than this for each operation are no accident.
 const WAITS_MAX: f64 = 0.01;
-/// More misses than this for each block read, and the pool lacks what is asked for.
+/// With more misses than this for each block read, the pool lacks the data.
 const MISSES_MAX: f64 = 0.02;
-/// More growth than this in a window, as a share of what is held, is filling.
+/// With more growth than this in a window, as a share of the pool's data, the pool is filling.
 const GROWTH_MAX: f64 = 0.01;
 
 /// What a cache was doing.

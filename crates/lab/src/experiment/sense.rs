@@ -6,7 +6,7 @@ use super::Record;
 const SUM_MAX: f64 = 0.10;
 /// How much more or less the mount may have served than the load read: it is asked a little before and after.
 const SERVED_MAX: f64 = 0.35;
-/// Below so many blocks the moments of asking weigh more than what is asked.
+/// Below so many blocks the moments of the samples weigh more than their values.
 const BLOCKS_MIN: u64 = 2_000;
 
 /// What does not add up in a run; nothing if all is well. `block` is the size of a request in KiB, where all have one.

@@ -106,7 +106,7 @@ impl Session {
         self.limited.as_ref().map_or_else(|| self.scratch.path().to_path_buf(), Limited::path)
     }
 
-    /// Slows the lab's flash down, if it is to be, until the answer is let go of.
+    /// Slows the lab's flash down, if the experiment says so, until the result is dropped.
     pub fn limit(&self) -> Result<Option<Limit<'_>>> {
         self.limited.as_ref().map(Limited::limit).transpose()
     }
@@ -228,8 +228,8 @@ impl Session {
             fault: None,
             log: scratch.join("headpond.log"),
         };
-        // Of slow flash, what its file system notes at the first writing of each part would be a part of what is measured:
-        // it is a pool that was used before.
+        // Of slow flash, what its file system notes at the first writing of each part would be a part of what is
+        // measured: it is a pool that was used before.
         let fill: &[&str] = if self.limited.is_some() { &["--fill", "zeros"] } else { &[] };
         let mount = self.headpond.mount_with(&mounting, fill)?;
         stage.places = vec![origin, flash];
@@ -272,7 +272,6 @@ fn warm(data: &Path, software: Software) -> Result<()> {
     for directory in directories {
         for path in entries(&directory)? {
             let table = software == Software::Postgres || path.extension().is_some_and(|extension| extension == "ibd");
-            // What is smaller is read by anybody who looks at it.
             if table && path.metadata().is_ok_and(|metadata| metadata.len() >= WARM_MIN) {
                 command::run("reading the tables once", &mut fio_load::once_command(&path))?;
             }
@@ -293,13 +292,13 @@ fn mode(name: &str) -> &'static str {
 }
 
 impl Stage {
-    /// All of the data, unless the points say how much of it there is to be.
+    /// All of the data, unless the points say how much.
     fn lay_out_all(&mut self, plan: &Plan) -> Result<()> {
         let by_point = plan.definition.cases.iter().any(|case| case.vary == Some(Vary::Used));
         if by_point { Ok(()) } else { self.lay_out(u64::from(plan.definition.size)) }
     }
 
-    /// Writes the data up to so many MiB, if it is not there yet.
+    /// Writes up to so many MiB of data, if they are missing.
     fn lay_out(&mut self, mib: u64) -> Result<()> {
         if mib > self.there {
             let mut lay_out = fio_load::lay_out_command(&self.file, self.there, mib);
@@ -317,7 +316,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Begins the flush that goes on while a run's load is measured, if there is to be one.
+    /// Begins the flush that runs beside the measured load, if the experiment says so.
     pub fn begin_flush(&self, plan: &Plan, visit: &Visit) -> Result<Option<u64>> {
         let variant = plan.sides[visit.side].variant.map(|variant| &plan.definition.variants[variant]);
         if !variant.is_some_and(|variant| variant.flush) {

@@ -17,7 +17,7 @@ pub(super) fn here() -> bool {
     text.lines().filter(|line| line.starts_with("flags")).any(|line| line.split(' ').any(|flag| flag == TILES))
 }
 
-/// Builds in a directory what the guest's kernel is to be started with.
+/// Builds the library that the guest's kernel starts with, in a directory.
 pub(super) fn library(directory: &Path) -> Result<PathBuf> {
     let (source, library) = (directory.join("xstate.c"), directory.join("xstate.so"));
     fs::write(&source, SOURCE).map_err(Failure::io(format!("writing {}", source.display())))?;

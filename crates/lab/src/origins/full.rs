@@ -153,7 +153,7 @@ fn judge(origin: TriedOrigin, bare: &(Filled, u64), through: &(Filled, u64)) -> 
     {
         return fails("the files take more than without headpond");
     }
-    // Where nothing is written in place an overwrite needs space, and who gets the last of it is chance.
+    // Where nothing is written in place, an overwrite needs space. Which one gets the last of it is chance.
     if origin != TriedOrigin::Btrfs && through.0.overwritten < bare.0.overwritten.min(through.0.may_be_overwritten()) {
         return fails("what is there could not be overwritten");
     }
@@ -193,7 +193,7 @@ pub(super) fn free(path: &Path) -> Result<u64> {
     Ok(found.f_bavail * found.f_frsize)
 }
 
-/// Fills it, removes every second file, fills it again, and overwrites some of what is there.
+/// Fills it, removes every second file, fills it again, and overwrites some of the data.
 fn story(fs: &FileSystem, dir: &Path, shape: Shape, flush: impl Fn() -> Result<()>) -> Result<Filled> {
     let mut filled = Filled { shape, files: Vec::new(), told: "", first: 0, overwritten: 0 };
     let mut random = 7;

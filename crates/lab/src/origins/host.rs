@@ -1,4 +1,4 @@
-//! A file system of its own, on an image or in memory, for one case.
+//! A file system for one case, on an image or in memory.
 //!
 //! Invariants
 //! - Its owner's drop unmounts it, and removes its loop device.

@@ -22,7 +22,7 @@ use std::process::Command;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 const ENOSPC: i32 = 28;
-/// The file system, the file, and what is left free beside it.
+/// The file system, the file, and the free space beside it.
 const DISK_MIB: u64 = 320;
 const FILE_MIB: u64 = 48;
 /// In turn: less than the engine leaves to others, more, and more than it leaves to the trees of btrfs.
@@ -51,7 +51,7 @@ struct Way {
     /// Overwrites that are dirty when the copy is made.
     before: u64,
     left_mib: u64,
-    /// The files are written in place as long as nobody shares them (`chattr +C`).
+    /// The files are written in place as long as their blocks are not shared (`chattr +C`).
     in_place: bool,
 }
 
@@ -202,7 +202,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Overwrites so many blocks, or up to where there is no space: where that was told.
+    /// Overwrites so many blocks, or up to the first that finds no space. Returns where that was.
     fn overwrite(&mut self, count: u64) -> Result<Option<&'static str>> {
         let ended = |told, error: io::Error| match error.raw_os_error() {
             Some(ENOSPC) => Ok(Some(told)),

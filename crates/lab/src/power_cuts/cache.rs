@@ -22,7 +22,7 @@ pub struct Piece {
     pub sector: u64,
     /// Whole sectors.
     pub bytes: Vec<u8>,
-    /// Whether nobody wants them any more: zeros then, and no write that counts.
+    /// Whether a trim dropped them. They then read as zeros, and do not count as a write.
     pub trim: bool,
 }
 
@@ -32,7 +32,7 @@ impl Piece {
     }
 }
 
-/// How much of what is unflushed a cut leaves, in thousandths.
+/// The share of unflushed writes that a cut leaves, in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Odds {
     /// Of the writes: those that reach the medium, whole or in part.
@@ -80,7 +80,7 @@ pub struct VolatileCache {
 }
 
 impl VolatileCache {
-    /// Nothing, in front of a medium that writes so many sectors together.
+    /// An empty cache of a medium that writes so many sectors together.
     #[must_use]
     pub fn new(atom: u64) -> Self {
         Self { atom, writes: VecDeque::new(), first: 0, latest: HashMap::new(), held: 0 }
@@ -110,7 +110,7 @@ impl VolatileCache {
         over
     }
 
-    /// Puts what is held of these sectors over what was read from the medium.
+    /// Puts the cached sectors over the bytes that were read from the medium.
     pub fn overlay(&self, first: u64, bytes: &mut [u8]) {
         for (index, target) in bytes.chunks_mut(SECTOR).enumerate() {
             let sector = first + index as u64;
@@ -165,7 +165,8 @@ impl VolatileCache {
     }
 }
 
-/// Some sectors of a write, neither none nor all: those before one of them, or each by itself. `None` if the medium writes it whole.
+/// Some sectors of a write, neither none nor all: those before one of them, or each by itself. `None` if the medium
+/// writes it whole.
 fn torn(write: &Piece, atom: u64, random: &mut u64) -> Option<Vec<Piece>> {
     let (first, last) = (write.sector / atom, (write.sectors().end - 1) / atom);
     let atoms = last - first + 1;

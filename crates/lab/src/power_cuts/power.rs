@@ -12,8 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the disks write together, in sectors. The flash tears anywhere. The origin's disk has blocks of 4 KiB, as disks have today:
-/// ext4 refuses to be mounted if its journal's last commit block is torn ("journal transaction is corrupt"), with any cache or none.
+/// What the disks write together, in sectors. The flash tears anywhere. The origin's disk has blocks of 4 KiB, as disks
+/// have today: ext4 refuses to be mounted if its journal's last commit block is torn ("journal transaction is
+/// corrupt"), with any cache or none.
 const ORIGIN_ATOM: u64 = 8;
 const FLASH_ATOM: u64 = 1;
 /// A trim is lost or kept in pieces of so many sectors.
@@ -49,7 +50,7 @@ pub struct Trigger {
     pub disk: Option<Which>,
     /// How many more of them are carried out.
     pub flushes: u64,
-    /// And how many writes at least are to be unflushed then: at that disk, or at both together.
+    /// How many writes at least must be unflushed then: at that disk, or at both together.
     pub least: u64,
 }
 
@@ -150,7 +151,7 @@ impl Power {
         }))
     }
 
-    /// Takes it that nobody wants these sectors any more: they read as zeros, once that is on the medium.
+    /// Trims these sectors: they read as zeros once the trim is on the medium.
     pub fn trim(&self, which: Which, sector: u64, sectors: u64) -> DiskAnswer<()> {
         let end = sector.saturating_add(sectors);
         if end > self.sectors(which) {
@@ -178,7 +179,7 @@ impl Power {
         }))
     }
 
-    /// Brings the disk's cache to its medium, unless the power goes just now.
+    /// Flushes the disk's cache to its medium, unless the power is gone.
     pub fn flush(&self, which: Which) -> DiskAnswer<()> {
         let state = &mut *self.state();
         if state.cut.is_some() {

@@ -124,7 +124,7 @@ impl Queue {
         }
     }
 
-    /// Answers a request, of whose parts `written` bytes were written.
+    /// Answers a request with `written` bytes in its buffers.
     pub fn answer(&mut self, memory: &Memory, chain: &Chain, written: u32) -> io::Result<()> {
         let mut entry = [0; 8];
         entry[..4].copy_from_slice(&u32::from(chain.id).to_le_bytes());

@@ -43,12 +43,12 @@ const MESSAGE_MAX: u32 = 4096;
 
 /// What the device can: `SEG_MAX`, `FLUSH`, `DISCARD`, vhost-user's own features, and virtio 1.
 const FEATURES: u64 = 1 << 2 | 1 << 9 | 1 << 13 | 1 << 30 | 1 << 32;
-/// vhost-user's own: requests of the device to the guest, and the guest asks for the configuration. Of the former there are
-/// none, but without them User Mode Linux 6.1 has no interrupt for the ring.
+/// vhost-user's own: requests of the device to the guest, and the guest asks for the configuration. Of the former there
+/// are none, but without them User Mode Linux 6.1 has no interrupt for the ring.
 const PROTOCOL_FEATURES: u64 = 1 << 5 | 1 << 9;
 /// Parts of a request: with its head and its status they fit into the ring.
 const SEGMENTS_MAX: u32 = 126;
-/// Sectors of one discard, and what they must be multiples of: headpond trims segments.
+/// The most sectors of one discard, and their unit: headpond trims segments.
 const DISCARD_MAX: u32 = 16384;
 const DISCARD_ALIGNMENT: u32 = 8;
 
@@ -185,7 +185,7 @@ impl Device {
         config
     }
 
-    /// Serves what is in the ring.
+    /// Serves the requests in the ring.
     fn requests(&mut self) -> io::Result<Result<(), Off>> {
         if let Some(kick) = &mut self.kick {
             kick.read_exact(&mut [0; 8])?;

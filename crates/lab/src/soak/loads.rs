@@ -84,7 +84,7 @@ impl Loads {
         self.shared.excused.store(true, Ordering::SeqCst);
     }
 
-    /// Ends what is left after the daemon was killed.
+    /// Ends the programs that are left after a kill of the daemon.
     pub(super) fn end_after_kill(mut self, promises: &mut Promises, sum: &mut Sum) -> Result<()> {
         for (clients, mut load) in std::mem::take(&mut self.databases) {
             load.kill();

@@ -1,5 +1,5 @@
-//! A volume of the origin: a file in the directory that has a fixed size, all the space it needs, and no times that anybody sees.
-//! Nobody renames or removes it.
+//! A volume of the origin: a file in the directory with a fixed size, all the space it needs, and no visible times. No
+//! operation renames or removes it.
 
 use headpond_engine::OpenVolume;
 use headpond_format::{Identity, VolumeId, VolumeWitness};

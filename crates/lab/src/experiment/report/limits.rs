@@ -98,7 +98,7 @@ pub fn section(story: &Story<'_>) -> String {
     )
 }
 
-/// The assumption, for who reads the extrapolation.
+/// The assumption behind the extrapolation, for its readers.
 pub fn about(story: &Story<'_>) -> Option<String> {
     if !extrapolation::wanted(story.plan) {
         return None;

@@ -41,7 +41,7 @@ pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
         ("{{DATA}}", story.figures.to_string().replace('<', "\\u003c")),
         ("{{SCRIPT}}", SCRIPT.to_owned()),
     ];
-    // Marks are looked for in the template alone: what is put in may hold anything.
+    // Replaces marks in the template alone: the parts that go in may hold anything.
     let mut page = String::new();
     let mut rest = TEMPLATE;
     while let Some((at, (mark, part))) =
@@ -217,7 +217,7 @@ fn marks(story: &Story<'_>, point: usize) -> Vec<Mark> {
             return vec![mark(at, "steady")];
         }
         let stretches = first.map(Record::stretches).unwrap_or_default();
-        // One that comes and goes all the time is told in the table: here it would be a fence.
+        // A regime that comes and goes all the time would draw a fence. The table has it.
         let few = stretches.len() <= STRETCHES_MAX;
         stretches.iter().filter(|_| few).map(|stretch| mark(stretch.from, stretch.regime.name())).collect()
     };

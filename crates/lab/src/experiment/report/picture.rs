@@ -278,7 +278,7 @@ impl Picture {
         }
     }
 
-    /// A dashed line at each mark, and beside it what is from there on; a row of words for each line of the picture.
+    /// A dashed line at each mark, with a label for the time after it; one row of labels for each line of the picture.
     fn draw_marks(&self, svg: &mut String, axis: &Axis, marks: &[Mark]) {
         for mark in marks {
             let (x, colour) = (axis.place(mark.at), self.lines[mark.line].colour % COLOURS);
