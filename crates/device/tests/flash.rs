@@ -1,4 +1,4 @@
-//! Opening, locking and creating flash: what goes wrong is told, and nothing is harmed.
+//! Opening, locking and creating flash: errors are reported, and nothing is harmed.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

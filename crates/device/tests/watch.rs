@@ -35,7 +35,7 @@ fn wait_readable(reactor: &mut dyn Reactor) -> WatchToken {
 
 fn watched(reactor: &mut dyn Reactor, reader: &PipeReader) -> WatchToken {
     let watch = reactor.watch(reader.as_fd().try_clone_to_owned().unwrap()).unwrap();
-    // What was there before the watch is to be looked for once.
+    // The caller looks once for what was there before the watch.
     assert_eq!(reactor.take_readable(), Some(watch));
     watch
 }

@@ -6,7 +6,7 @@
 //!                     ^     |
 //!                wake |     | step
 //!                     |     v
-//!     an effect, bytes, the log, room, its turn on an object, quiet
+//!     an effect, bytes, the log, room, changes of the other kind, quiet
 //! ```
 //!
 //! Invariants
@@ -221,8 +221,8 @@ impl Requests {
         }
     }
 
-    /// The origin refused what changes of an object may be waiting for. That may pass, as it is tried again after a while;
-    /// those that wait for changes of the other kind fail the second time.
+    /// The origin refused what changes of an object may be waiting for. That may pass, as it is tried again after a
+    /// while; those that wait for changes of the other kind fail the second time.
     pub(crate) fn refused_again(&mut self, object: ObjectId, errno: Errno) {
         let table = &mut self.table;
         let again = |id: &mut OpId| {

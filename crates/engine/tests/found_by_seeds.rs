@@ -1,5 +1,5 @@
-//! Histories that broke a promise in the simulator, built by hand: the seed of a history is another history as soon as the
-//! simulator draws anything else. Each test says what it was. Seeds of which no such test can be made are in
+//! Histories that broke a promise in the simulator, built by hand: the seed of a history is another history as soon as
+//! the simulator draws anything else. Each test says what it was. Seeds of which no such test can be made are in
 //! `crates/sim/tests/random_histories.rs`.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
@@ -24,8 +24,9 @@ fn write_request(object: ObjectId, offset: u64, bytes: &[u8], handling: Handling
     Request::Write { object, offset, data, mtime: UnixNanos(7), durable: false, how }
 }
 
-/// A write in pass-through failed at the origin and was there all the same, and so was the cut that would have set it right;
-/// then the mode changed, and a write through the log made the file longer: the failed bytes showed in the middle.
+/// A write in pass-through failed at the origin and was there all the same, and so was the cut that would have set it
+/// right; then the mode changed, and a write through the log made the file longer: the failed bytes showed in the
+/// middle.
 #[test]
 fn what_a_failed_write_left_behind_the_end_never_shows() {
     let mut world = World::new(Config { mode: CacheMode::PassThrough, ..write_back() });
@@ -43,8 +44,8 @@ fn what_a_failed_write_left_behind_the_end_never_shows() {
     assert_eq!(world.read(file, 300_000, 32_768), [0; 32_768]);
 }
 
-/// A write of destage failed, so that the size of the origin's file was unknown; the file was cut to nothing, and the pool
-/// left. The stamp that was taken said that nothing was lacking, and the pool still called the file dirty.
+/// A write of destage failed, so that the size of the origin's file was unknown; the file was cut to nothing, and the
+/// pool left. The stamp that was taken said that nothing was lacking, and the pool still called the file dirty.
 #[test]
 fn a_file_that_lacks_nothing_when_the_pool_is_left_is_not_dirty_in_it() {
     let mut world = World::new(Config { flush_period: Nanos::SECOND, ..write_back() });
@@ -61,8 +62,8 @@ fn a_file_that_lacks_nothing_when_the_pool_is_left_is_not_dirty_in_it() {
     assert!(!left[0].dirty, "{left:?}");
 }
 
-/// A write to the origin waits until what is dirty of its file is there. The origin took none of it, for ever, and the write
-/// was never answered.
+/// A write to the origin waits until what is dirty of its file is there. The origin took none of it, for ever, and the
+/// write was never answered.
 #[test]
 fn a_write_that_waits_for_what_the_origin_refuses_is_told_so() {
     let mut world = World::new(write_back());
@@ -80,8 +81,8 @@ fn a_write_that_waits_for_what_the_origin_refuses_is_told_so() {
     assert_eq!((world.files[&file][0], world.files[&file][16_384]), (8, 9));
 }
 
-/// The same for one that waits for room in the pool when the use of the pool ends: the end waited for it, and it for room
-/// that nobody makes any more.
+/// The same for a write that waits for room when the use of the pool ends: the end waited for the write, and the write
+/// for room that nothing makes any more.
 #[test]
 fn the_end_does_not_wait_for_writes_that_wait_for_room() {
     let mut world = World::new(Config { dirty_threshold: 1, ..write_back() });
@@ -108,8 +109,8 @@ fn the_end_does_not_wait_for_writes_that_wait_for_room() {
     assert!(matches!(told, Some(Reply::Failed(Errno::SHUTDOWN))), "{told:?}");
 }
 
-/// A file was removed; on an origin without birth times its inode number went to a new one before the log durably knew: after a
-/// crash the new one got the old one's data. Its number is not free while it is open here.
+/// A file was removed; on an origin without birth times its inode number went to a new one before the log durably knew:
+/// after a crash the new one got the old one's data. Its number is not free while it is open here.
 #[test]
 fn a_removed_file_without_a_birth_time_is_let_go_of_once_the_log_has_forgotten_it() {
     let mut world = World::new(write_back());
@@ -127,9 +128,9 @@ fn a_removed_file_without_a_birth_time_is_let_go_of_once_the_log_has_forgotten_i
     assert!(recovered.objects().is_empty(), "{:?}", recovered.objects());
 }
 
-/// The last data of a closed file reached the origin, and the engine let go of the file before the log's word of that was
-/// durable. A mount that remembers no more files then removes it without a word: after a crash a file with dirty data was
-/// missing, and the mount refused.
+/// The last data of a closed file reached the origin, and the engine let go of the file before the log's word of that
+/// was durable. A mount that remembers no more files then removes it without a word: after a crash a file with dirty
+/// data was missing, and the mount refused.
 #[test]
 fn a_file_is_let_go_of_once_the_log_durably_says_that_the_origin_has_all_of_it() {
     let mut world = World::new(write_back());
@@ -165,7 +166,7 @@ fn the_planted_bug_lets_go_of_a_file_that_is_dirty_in_the_log() {
     assert!(recover(&mut Memory(world.flash.0.clone()), POOL).unwrap().objects()[0].dirty);
 }
 
-/// The same of one that nobody opens again: where nothing else happens, time alone brings it about.
+/// The same for a file that no program opens again: time alone must do it.
 #[test]
 fn an_idle_pool_lets_go_of_a_clean_file_within_the_sync_interval() {
     let mut world = World::new(write_back());
@@ -181,8 +182,9 @@ fn an_idle_pool_lets_go_of_a_clean_file_within_the_sync_interval() {
     assert_eq!(world.released, [file]);
 }
 
-/// What the operator decided at a start, and which files it found to be gone, was durable only some time after the mount was
-/// there: a crash asked the operator again, and gave a new file the data of one that was gone. A mount waits for this.
+/// What the operator decided at a start, and which files it found to be gone, was durable only some time after the
+/// mount was there: a crash asked the operator again, and gave a new file the data of one that was gone. A mount waits
+/// for this.
 #[test]
 fn what_a_start_decided_is_durable_once_a_sync_is_answered() {
     let mut world = World::new(write_back());
@@ -206,8 +208,8 @@ fn what_a_start_decided_is_durable_once_a_sync_is_answered() {
     assert!(recover(&mut Memory(world.flash.0.clone()), POOL).unwrap().objects().is_empty());
 }
 
-/// A file was made, a sync of everything asked for, and the file closed before the flash was through with it: as it had no data
-/// it was forgotten, and its name at the origin never synced. It was gone after a power cut.
+/// A file was made, a sync of everything asked for, and the file closed before the flash was through with it: as it had
+/// no data it was forgotten, and its name at the origin never synced. It was gone after a power cut.
 #[test]
 fn a_new_file_without_data_that_is_closed_while_everything_is_synced_is_synced_too() {
     let mut world = World::new(write_back());
@@ -226,8 +228,8 @@ fn a_new_file_without_data_that_is_closed_while_everything_is_synced_is_synced_t
     assert!(world.released.contains(&new), "and let go of then");
 }
 
-/// After the flash had failed a rename went on without waiting for the log, and was woken by its failure all the same: it was
-/// answered with an error while the origin carried it out.
+/// After the flash had failed a rename went on without waiting for the log, and was woken by its failure all the same:
+/// it was answered with an error while the origin carried it out.
 #[test]
 fn a_rename_after_the_flash_has_failed_is_answered_when_the_origin_has_answered() {
     let mut world = World::new(write_back());
@@ -241,9 +243,9 @@ fn a_rename_after_the_flash_has_failed_is_answered_when_the_origin_has_answered(
     assert!(matches!(told, Reply::Done), "{told:?}");
 }
 
-/// A file's mode was changed through the mount and the daemon killed before the log had the new status change time: the next
-/// start said that others had changed the file. Without a verdict of its own for what differs by that time alone, it is
-/// `Dropped`.
+/// A file's mode was changed through the mount and the daemon killed before the log had the new status change time: the
+/// next start said that others had changed the file. Without a verdict of its own for what differs by that time alone,
+/// it is `Dropped`.
 #[test]
 fn a_status_that_was_changed_just_before_a_kill_is_not_taken_for_a_change_by_others() {
     let mut world = World::new(write_back());
@@ -273,8 +275,8 @@ fn a_status_that_was_changed_just_before_a_kill_is_not_taken_for_a_change_by_oth
     assert_eq!(found(&world.flash, now), (Verdict::Kept, 2), "once the log has it the cache is warm");
 }
 
-/// The daemon was killed with a superblock in the device's cache alone. The next start reads it, and would write its first
-/// checkpoint over the one that the superblock before it leads to: a loss of power then left neither.
+/// The daemon was killed with a superblock in the device's cache alone. The next start reads it, and would write its
+/// first checkpoint over the one that the superblock before it leads to: a loss of power then left neither.
 #[test]
 fn what_a_start_found_on_flash_is_durable_before_it_writes_anything() {
     let mut world = World::new(Config::default());
@@ -294,8 +296,8 @@ fn what_a_start_found_on_flash_is_durable_before_it_writes_anything() {
     assert!(effects.iter().any(|effect| matches!(effect, Effect::FlashWrite { .. })), "{effects:?}");
 }
 
-/// After a crash the pool had the file again that it had been told to forget, with clean blocks of before, and called what
-/// headpond had written there since a change by others.
+/// After a crash the pool had the file again that it had been told to forget, with clean blocks of before, and called
+/// what headpond had written there since a change by others.
 #[test]
 fn a_file_that_was_forgotten_a_moment_ago_is_written_past_the_pool_once_that_is_durable() {
     let mut world = World::new(Config::default());
@@ -323,9 +325,9 @@ fn a_file_that_was_forgotten_a_moment_ago_is_written_past_the_pool_once_that_is_
     assert_eq!(world.flash_syncs, syncs + 1);
 }
 
-/// An origin without birth times lost its power, and with it that a file was removed and a new one had got its number: the pool
-/// took the older file for the new one, which nobody had synced there. The same where the new one was closed without data, and
-/// opened again.
+/// An origin without birth times lost its power. With it went the removal of a file, and a new file with its number
+/// that was not synced there. The pool took the older file for the new one. The same if the new one was closed without
+/// data, and opened again.
 #[test]
 fn a_file_that_came_back_is_not_the_new_one_that_had_its_number() {
     let stamp = |time: i64| Stamp { size: 4096, mtime: UnixNanos(time), ctime: UnixNanos(time) };
@@ -369,8 +371,8 @@ fn a_file_that_came_back_is_not_the_new_one_that_had_its_number() {
     }
 }
 
-/// The flash failed, and so did the note of that. A file was removed, another one got its inode number, and the next start,
-/// which knew nothing of either, took the new one for the old one (seed 990040049).
+/// The flash failed, and so did the note of that. A file was removed, another one got its inode number, and the next
+/// start, which knew nothing of either, took the new one for the old one (seed 990040049).
 #[test]
 fn a_file_that_a_failed_pool_names_stays_until_the_origin_knows_of_the_failure() {
     let mut world = World::new(write_back());
@@ -385,8 +387,8 @@ fn a_file_that_a_failed_pool_names_stays_until_the_origin_knows_of_the_failure()
     assert!(matches!(world.ask(unlink(other)), Reply::Done), "the pool knows nothing of this one");
 }
 
-/// The same, but that the file had lost its name before: with its last close its inode number went to another one, which the
-/// next start took for it (seed 1000002010).
+/// The same, but that the file had lost its name before: with its last close its inode number went to another one,
+/// which the next start took for it (seed 1000002010).
 #[test]
 fn a_removed_file_that_a_failed_pool_names_keeps_its_number_until_the_origin_knows_of_the_failure() {
     for (noted, released) in [(false, false), (true, true)] {

@@ -47,7 +47,7 @@ fn numbers_and_ticks_look_at_no_more_objects_when_there_are_more() {
         let ticked = visited(&mut world, |world| world.sleep(50));
         [asked, ticked]
     });
-    // Four times as many as are told of, in each of two rankings.
+    // Four times as many as each of two rankings reports.
     assert!(few[0] <= 2 * 4 * 32 && many[0] <= 2 * 4 * 32, "{few:?} {many:?}");
     assert_eq!((few[1], many[1]), (0, 0));
 }

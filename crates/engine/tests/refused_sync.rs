@@ -1,5 +1,5 @@
 //! The origin refuses to sync what went there directly, and has lost it: the pool shows nothing that the origin has not
-//! got, and nobody hears "done".
+//! got, and no request hears "done".
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
 mod world;
@@ -213,8 +213,8 @@ fn who_keeps_copies_hears_of_a_loss_before_anybody_hears_the_error() {
     assert!(world.files[&file] == [4; 8192], "written again");
 }
 
-/// A write fails, is there all the same, and makes a file longer of which the log knows nothing. Who reads the file does not
-/// see it, and who syncs then counts on that.
+/// A write fails but reaches the origin, and makes the file longer there than the log knows. A read does not see it,
+/// and a later sync counts on that.
 #[test]
 fn what_a_failed_write_left_behind_the_end_is_gone_after_a_crash_and_a_good_sync() {
     for mode in [CacheMode::PassThrough, CacheMode::WriteAround, CacheMode::WriteThrough] {
@@ -314,8 +314,8 @@ fn a_change_by_others_shows_at_the_next_start_of_a_file_at_which_a_write_had_fai
     }
 }
 
-/// Destage made the file longer, and its sync failed: the origin had lost that. What was dirty then became zeros, which need no
-/// bytes there, and the file stayed as short as the origin had it.
+/// Destage made the file longer, and its sync failed: the origin had lost that. What was dirty then became zeros, which
+/// need no bytes there, and the file stayed as short as the origin had it.
 #[test]
 fn a_size_that_destage_gave_a_file_is_given_again_if_the_sync_was_refused() {
     let mut world = World::new(Config { flush_period: Nanos::SECOND, ..config(CacheMode::WriteBack) });

@@ -44,7 +44,7 @@ fn a_file_that_grows_asks_a_dozen_times_and_gives_the_rest_back_when_it_is_flush
     assert!(world.cuts.is_empty());
 }
 
-/// What files that grow have ahead is nobody's: it is given back before anybody is told that there is no space.
+/// Space ahead of growing files is spare: the engine gives it back before a request hears that there is no space.
 #[test]
 fn what_one_file_has_ahead_another_gets_before_it_is_refused() {
     let mut world = World::new(Config::default());
@@ -72,7 +72,8 @@ fn a_file_that_grows_past_the_log_is_cut_to_its_size_when_it_is_flushed() {
     assert_eq!(world.cuts, [8192]);
 }
 
-/// A quota, or the largest file that there can be, is told as it is; and just what is needed was asked for in the end.
+/// A quota, and the limit of a file's size, reach the program as that error. The last request asks just for what is
+/// needed.
 #[test]
 fn whatever_the_origin_says_is_told_at_the_write() {
     for errno in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
@@ -134,7 +135,7 @@ fn where_no_space_is_kept_and_there_is_none_a_write_goes_to_the_origin_and_one_t
     assert_eq!(world.engine.stats().dirty_blocks, 1);
 }
 
-/// Zeros need no space but for the blocks of which a part stays. Nobody had asked for any before, so nobody had looked.
+/// Zeros need space only for blocks of which a part stays. No request had asked for space before, so nothing was known.
 #[test]
 fn where_no_space_is_kept_a_zeroing_that_comes_first_and_leaves_a_part_of_a_block_is_counted_too() {
     let zero = |object, offset, len| Request::Zero { object, offset, len, extend: false, mtime: UnixNanos(7) };
@@ -163,7 +164,7 @@ fn where_no_space_is_kept_a_write_past_the_log_waits_for_what_is_dirty() {
     assert_eq!(world.engine.stats().dirty_blocks, 0);
 }
 
-/// Quotas of an NFS server, say: nobody knows of them before destage meets one.
+/// Quotas of an NFS server, say: headpond learns of one only when destage meets it.
 #[test]
 fn where_no_space_is_kept_a_file_whose_destage_met_a_quota_takes_no_more_until_it_is_at_the_origin() {
     let mut world = World::new(Config::default());
@@ -209,8 +210,8 @@ fn where_a_quota_keeps_the_pool_full_others_go_to_the_origin() {
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
 }
 
-/// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of
-/// that block in ranges without a byte, without end.
+/// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made
+/// nothing of that block in ranges without a byte, without end.
 #[test]
 fn where_space_ends_within_a_block_what_is_cut_and_grown_again_is_flushed() {
     for allocated in [1024, 4096, 9 << 10, 12 << 10] {

@@ -130,7 +130,7 @@ fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_chang
     for mebibyte in 1..4 {
         world.write(file, mebibyte << 20, &[7; 4096]);
     }
-    // Once nobody has asked for space for a while the log says that the file is left alone.
+    // After a while without requests for space the log says that the file is left alone.
     world.sleep(1100);
     world.ask(Request::Sync { object: file });
     assert!(world.at_reserve.len() > 1);
@@ -142,7 +142,7 @@ fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_chang
     assert!(matches!(world.found_at_start(&mut flash, file, changed)[..], [Verdict::Conflict(_)]));
 }
 
-/// The same if there was no space, and so nobody put the time back.
+/// The same if there was no space, and so the time was not put back.
 #[test]
 fn a_new_file_with_the_number_of_a_removed_one_is_answered_for_once_the_log_tells_them_apart() {
     let mut world = World::new(Config::default());
@@ -312,7 +312,7 @@ fn the_age_of_the_oldest_dirty_data_is_told() {
     assert_eq!(world.engine.stats().oldest_dirty_age_nanos, 0);
 }
 
-/// The kernel sends no sync after a write that says by itself that it is to be durable (asynchronous I/O).
+/// The kernel sends no sync after an asynchronous write that asks for durability itself.
 #[test]
 fn the_first_durable_write_of_a_new_file_makes_its_name_durable_and_those_after_it_leave_the_origin_alone() {
     let mut world = World::new(Config::default());

@@ -163,7 +163,8 @@ fn a_change_by_others_shows_also_where_a_crash_came_in_the_midst_of_destage() {
     assert!(matches!(verdict(&world.flash, Some(found(BYTES as u64, 4))).0, Verdict::Conflict(_)));
 }
 
-/// What went past the log and was not synced: a loss of power may take it back at the origin, and the pool may have it still.
+/// What went past the log and was not synced: a loss of power may take it back at the origin, and the pool may have it
+/// still.
 #[test]
 fn what_the_pool_has_of_a_volume_written_past_the_log_counts_only_while_the_origin_stands() {
     let config = Config { policy: Policy::Lru, ..Config::default() };
@@ -323,7 +324,7 @@ fn volumes_and_files_lie_side_by_side() {
     );
 }
 
-/// A batch with such an object is whole: whoever took it for torn would drop what was synced.
+/// A batch with such an object is whole. A recovery that took it for torn would drop synced data.
 #[test]
 fn a_pool_whose_log_has_an_object_of_an_unknown_kind_is_refused_with_what_to_do() {
     const KIND: usize = 56 + 54;

@@ -200,8 +200,8 @@ fn pace_runs_in_short_and_a_rate_is_kept() {
     assert!(figures["points"][1]["title"].as_str().is_some_and(|title| title.contains("100 a second")));
 }
 
-/// The daemon stands still for a second while 100 reads a second are due, four at once at most: a closed loop would tell
-/// of four long answers, and its users saw a hundred.
+/// The daemon stands still for a second while 100 reads a second are due, four at once at most: a closed loop would
+/// tell of four long answers, and its users saw a hundred.
 #[test]
 fn at_a_rate_a_stall_is_seen_by_all_that_were_due_in_it() {
     if !has(&["fio"]) {
@@ -383,7 +383,7 @@ fn order_entry_on_postgresql_runs_in_short_and_leaves_a_consistent_database() {
     order_entry_runs_in_short("tpcc-postgres", &["psql", "sysbench", "fusermount3", "fio"]);
 }
 
-/// A side that may use one processor uses no more, and what ran out is told with how far more would carry.
+/// A side that may use one processor uses no more. The report names what ran out, and how far more of it would carry.
 #[test]
 fn limit_runs_in_short_on_the_processors_of_each_side_and_tells_what_ran_out() {
     if !has(&DATABASE) {

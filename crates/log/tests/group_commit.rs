@@ -48,7 +48,7 @@ fn a_sync_that_covers_everything_is_not_followed_by_another() {
     log.want_sync();
     let (writes, syncs) = wanted(&mut log);
     assert_eq!(syncs, 0, "its writes are under way");
-    // Another one who waits for the same: while the writes are under way, and while the device syncs.
+    // Another request waits for the same: while the writes are under way, and while the device syncs.
     log.want_sync();
     complete(&mut log, writes);
     assert_eq!(wanted(&mut log), (Vec::new(), 1));

@@ -1,5 +1,5 @@
-//! What file systems have beyond names and content: birth times, file flags, files without a name, inodes that are asked
-//! for by number.
+//! What file systems have beyond names and content: birth times, file flags, files without a name, inodes that are
+//! asked for by number.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 mod bench;
@@ -115,7 +115,7 @@ fn file_flags_are_the_origins() {
         eprintln!("NOT TESTED without root: the immutable flag");
         return;
     }
-    // What is dirty is at the origin before nobody can write it any more.
+    // Dirty data reaches the origin while it can still be written there.
     set(at_origin | IFlags::IMMUTABLE).unwrap();
     let refused = File::options().write(true).open(&path).map(drop);
     let at_origin_then = fs::read_to_string(bench.origin.join("file"));
@@ -133,8 +133,8 @@ fn file_flags_are_the_origins() {
     bench.finish();
 }
 
-/// A program that opens a file by its handle, as an NFS server does, after the kernel has forgotten the inode. The file's
-/// kind of handle holds its number and generation.
+/// A program that opens a file by its handle, as an NFS server does, after the kernel has forgotten the inode. The
+/// file's kind of handle holds its number and generation.
 const BY_HANDLE: &str = r#"
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -57,7 +57,7 @@ fn a_mount_point_that_will_not_do_is_refused_in_clear_words() {
     assert!(matches!(origin, MountError::Origin { .. }));
 }
 
-/// The start of a mount takes a while, in which who owns the directory above can swap the origin.
+/// While a mount starts, the owner of the directory above can swap the origin.
 #[test]
 fn the_directory_that_was_opened_is_served_whatever_its_path_leads_to_by_then() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -183,7 +183,7 @@ fn requests_of_a_mebibyte_stay_whole() {
 
 #[test]
 fn an_ordinary_user_mounts_own_files() {
-    // Nobody, who has a name: fusermount3 asks for it.
+    // The user `nobody` has a name, which fusermount3 asks for.
     let user = 65_534;
     if !is_root() {
         eprintln!("NOT TESTED apart: without root, all tests here are an ordinary user's");
@@ -197,7 +197,8 @@ fn an_ordinary_user_mounts_own_files() {
         std::os::unix::fs::chown(place(name), Some(user), Some(user)).unwrap();
     }
     let program = place("program");
-    // Another process copies it: what this one has open for writing may be inherited by a child of another test, and does not run then.
+    // Another process copies it: what this one has open for writing may be inherited by a child of another test, and
+    // does not run then.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
     let mut child = Command::new(&program);
     let status = child

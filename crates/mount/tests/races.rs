@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags};
 
 type Racer = Box<dyn FnOnce() + Send>;
 
-/// What the engine is told in a race.
+/// The requests that the engine gets in a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Told {
     Open(Stamp),
@@ -27,7 +27,8 @@ enum Told {
     Unlink,
 }
 
-/// Lets something happen at the origin at the next open, after the mount has looked, or before the next change of names.
+/// Lets something happen at the origin at the next open, after the mount has looked, or before the next change of
+/// names.
 struct Racing {
     straight: Arc<Straight>,
     racer: Mutex<Option<Racer>>,
@@ -101,7 +102,7 @@ fn stamp(path: &Path) -> Stamp {
     }
 }
 
-/// A mount with a file, known to the kernel; and what the engine is told when it is opened while `racer` runs.
+/// A mount with a file that the kernel knows, and the engine's requests when it is opened while `racer` runs.
 fn opened_while(racer: impl FnOnce(&Path) + Send + 'static) -> (Bench, Arc<Racing>, Vec<Told>) {
     let (bench, pond) = Bench::over(|origin| {
         fs::write(origin.join("file"), "content").unwrap();

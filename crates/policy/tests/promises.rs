@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use headpond_policy::{Admission, Admitted, Cache, Host, Insertion, Key, Policy};
 use proptest::prelude::*;
 
-/// Knows what is kept, by what it is told.
+/// Follows the policy's answers, and so knows which blocks are kept.
 #[derive(Default)]
 struct Model {
     kept: BTreeSet<Key>,
@@ -250,8 +250,8 @@ fn memory_is_bounded_and_the_default_takes_eighteen_bytes_a_block() {
     }
 }
 
-/// Misses among the last third of references to pages of unequal popularity, one in three a write that stays for as long as it
-/// takes to come by in the order of places: `dirty_for` references, or not at all.
+/// Misses among the last third of references to pages of unequal popularity, one in three a write that stays for as
+/// long as it takes to come by in the order of places: `dirty_for` references, or not at all.
 fn late_misses(policy: Policy, capacity: u64, dirty_for: u64) -> u64 {
     let references = 100 * capacity;
     let mut cache = Cache::new(policy, Admission::Always, capacity as usize, capacity as usize / 10);

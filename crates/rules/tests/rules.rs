@@ -1,5 +1,5 @@
-//! Rules against simple oracles: what is written reads back, patterns match as a naive matcher says, and a
-//! request is decided by the first rule all of whose conditions hold.
+//! Rules against simple oracles: text reads back as it was written, patterns match as a naive matcher says. The first
+//! rule whose conditions all hold decides a request.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 use headpond_base::Compression;

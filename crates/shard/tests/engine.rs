@@ -290,7 +290,7 @@ fn an_object_is_told_to_be_let_go_once_it_is_closed_and_the_origin_has_all_of_it
     assert!(done(&handle.call(Request::SyncAll)));
     assert_eq!(*let_go.lock().unwrap(), [clean]);
     assert!(done(&handle.call(Request::flush_all(1))));
-    // It is told after the flush is answered, and before what is asked then is.
+    // The report comes after the answer to the flush, and before the answer to the next request.
     assert!(done(&handle.call(Request::SyncAll)));
     assert_eq!(*let_go.lock().unwrap(), [clean, dirty]);
     stop(handle);

@@ -1,5 +1,5 @@
-//! What neighbourhoods do for a cold pool on a slow origin, and what they cost, in virtual time. The long form is the program
-//! `headpond-warming`; why the figures are what they are: docs/decisions/0007-how-the-engine-uses-a-policy.md.
+//! What neighbourhoods do for a cold pool on a slow origin, and what they cost, in virtual time. The long form is the
+//! program `headpond-warming`; why the figures are what they are: docs/decisions/0007-how-the-engine-uses-a-policy.md.
 
 use headpond_engine::{Config, Stats};
 use headpond_models::Network;
@@ -38,7 +38,7 @@ fn from_cold_three_times_as_many_requests_are_answered_as_when_each_block_is_fet
     let wide = warm_up(&LOAD, Config::default());
     let blocks = warm_up(&Warming { by_block: true, ..LOAD }, NARROW());
     assert!(requests(&wide) >= 3 * requests(&blocks), "{} against {}", requests(&wide), requests(&blocks));
-    // What is there is a third of what may be asked for: nobody can do much better than one and a half times here.
+    // A third of the data fits: no policy can do much better than one and a half times here.
     let narrow = warm_up(&LOAD, NARROW());
     assert!(requests(&wide) * 10 > requests(&narrow) * 13, "{} against {}", requests(&wide), requests(&narrow));
     assert_eq!(wide, warm_up(&LOAD, Config::default()), "the same load is the same history");

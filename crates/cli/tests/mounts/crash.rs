@@ -1,5 +1,5 @@
-//! The daemon is killed and mounted again, at moments when log and origin know different things; or then the origin's host
-//! loses power: an image of the origin's device is what is left.
+//! The daemon is killed and mounted again, at moments when log and origin know different things; or then the origin's
+//! host loses power: an image of the origin's device is what is left.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,8 +30,8 @@ fn a_flush_after_a_crash_covers_what_was_written_directly_before_it() {
     }
 }
 
-/// Its data is durable before the rename, its new name is told to the log after it. A file whose name was never synced is looked for
-/// all the same.
+/// Its data is durable before the rename, and the log learns its new name after it. The next start looks for a file
+/// even if its name was never synced.
 #[test]
 fn a_file_that_was_written_and_renamed_over_another_is_found_after_a_kill_that_comes_at_once() {
     let mut pond = Pond::new();

@@ -278,7 +278,7 @@ fn an_ordinary_user_mounts_own_files() {
         .output()
         .unwrap();
     assert_eq!(said.stdout, b"hello\n", "{said:?}");
-    // Root finds the daemon of the user who mounted.
+    // Root finds the daemon of another user.
     let status = run([OsStr::new("status"), mnt.as_os_str()]);
     status.ok();
     as_nobody(&[OsStr::new("unmount"), mnt.as_os_str()]).ok();

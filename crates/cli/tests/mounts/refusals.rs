@@ -216,7 +216,7 @@ fn a_dirty_file_that_was_moved_at_the_origin_is_found_again_and_the_operator_dec
     pond.unmount(&["--keep-dirty"]).ok();
     fs::create_dir(pond.origin().join("sub")).unwrap();
     fs::rename(pond.origin().join("file"), pond.origin().join("sub/moved")).unwrap();
-    // A move changes the status of a file, as does a change of its bytes whose time was put back: nobody can tell.
+    // A move changes the status of a file, as does a change of its bytes whose time was put back: they look the same.
     pond.mount(&[]).refused(50, &["sub/moved", "status changed"]);
     pond.mount(&["--keep-pool", "sub/moved"]).ok();
     let mut expected = pattern(100_000, 1);
@@ -226,8 +226,8 @@ fn a_dirty_file_that_was_moved_at_the_origin_is_found_again_and_the_operator_dec
     assert_eq!(fs::read(pond.origin().join("sub/moved")).unwrap(), expected);
 }
 
-/// Killed, with dirty data: `dd conv=notrunc` and `touch -r` at the origin are no secret, and what went through the mount is no
-/// change by others.
+/// Killed, with dirty data: `dd conv=notrunc` and `touch -r` at the origin are no secret, and what went through the
+/// mount is no change by others.
 #[test]
 fn after_a_kill_a_change_whose_time_was_put_back_is_a_conflict_and_the_mounts_own_changes_are_none() {
     let mut pond = Pond::new();

@@ -1,4 +1,4 @@
-//! Rules: who and what is cached, by what a mount does for real processes.
+//! Rules, on a mount and with real processes: which requests of which programs the pool takes.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -75,7 +75,8 @@ impl Bed {
         assert!(!is_mounted(&self.pond.mnt()));
     }
 
-    /// Does the same on the bare file system and through a mount: what both take, in KiB, the mount's after its unmount.
+    /// Does the same on the bare file system and through a mount: what both take, in KiB, the mount's after its
+    /// unmount.
     fn both(&self, work: impl Fn(&Path)) -> (u64, u64) {
         work(&self.bare());
         self.mount();
@@ -238,7 +239,7 @@ fn space_past_the_end_that_an_application_asked_for_stays() {
     assert_eq!((fs::metadata(&there).unwrap().len(), kib(&there)), (16 * KIB, 4 * KIB));
 }
 
-/// After a crash nobody remembers how far ahead was asked for.
+/// A crash forgets how far ahead the daemon had asked for space.
 #[test]
 fn what_was_asked_for_ahead_is_given_back_after_a_crash() {
     let Some(mut bed) = Bed::ext4(256) else { return };
@@ -360,8 +361,8 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
     overwrites_reach_btrfs_or_are_refused(leave, |_| ());
 }
 
-/// The file system has room, and its subvolume may not have it. At its very limit btrfs makes no file and sets no time, so that
-/// nothing could be unmounted: in the end it gets 2 MiB more, a tenth of what is overwritten.
+/// The file system has room, and its subvolume may not have it. At its very limit btrfs makes no file and sets no time,
+/// so that nothing could be unmounted: in the end it gets 2 MiB more, a tenth of what is overwritten.
 #[test]
 fn overwrites_close_to_the_limit_of_a_btrfs_subvolume_reach_it_or_are_refused() {
     if !has("btrfs") {

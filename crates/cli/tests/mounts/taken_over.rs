@@ -1,5 +1,5 @@
-//! Another host takes the origin over while this mount lives: its lock was lost, as over a network it can be, and the other came
-//! with `--discard-dirty`. Who cannot prove that the origin is its own does not write to it (promise 12).
+//! Another host takes the origin over while this mount lives: its lock was lost, as over a network it can be, and the
+//! other came with `--discard-dirty`. Who cannot prove that the origin is its own does not write to it (promise 12).
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn is_out(pond: &Pond, theirs: &[u8]) {
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"old");
     assert_eq!(fs::read(pond.origin().join(".headpond/marker.json")).unwrap(), theirs);
     assert!(pond.origin().join(".headpond/lock").exists(), "the lock's file is the new owner's");
-    // And nobody can go on with that pool by accident.
+    // No mount goes on with that pool by accident.
     pond.mount(&[]).refused(12, &["another pool"]);
 }
 

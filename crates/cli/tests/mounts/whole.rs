@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::pond::{Pond, SIZE, Said, pattern, run, wait_until};
 
-/// Asks as MariaDB does (`DFS_IOCTL_ATOMIC_WRITE_SET`, 1), says what it was told, and goes on: `close` closes the file, `write` writes a
-/// page, the end of its input ends it.
+/// Asks as MariaDB does (`DFS_IOCTL_ATOMIC_WRITE_SET`, 1), says what it was told, and goes on: `close` closes the file,
+/// `write` writes a page, the end of its input ends it.
 const DATABASE: &str = r#"
     use Fcntl; use IO::Handle; $| = 1;
     my $way = -d $ARGV[0] ? O_RDONLY : O_RDWR;
@@ -89,7 +89,7 @@ fn ask(pond: &Pond) -> Asker {
     Asker::start(&program(pond, "mariadbd"), &pond.mnt().join("db/t1.ibd"), ASK)
 }
 
-/// Waits until the mount has been told by the kernel that a file was closed, and nobody counts on any.
+/// Waits until the kernel has reported to the mount that a file was closed, and no program counts on any.
 fn nobody_counts_on_any(pond: &Pond) {
     wait_until("nobody counts on a file", || pond.status()["whole_write_files"] == 0);
 }
@@ -235,7 +235,8 @@ fn once_the_flash_has_failed_a_database_is_told_no_more_and_its_writes_fail_rath
 
 #[test]
 fn who_may_only_read_a_file_binds_nobody_by_it_and_begins_no_batch() {
-    // By a handle for reading: a promise, the beginning of a batch, its end; and what batches there are, which anybody may know.
+    // By a handle for reading: a promise, the begin and the end of a batch, and the list of batches, which any user may
+    // see.
     const READER: &str = r#"
         use Fcntl; sysopen(my $f, $ARGV[0], O_RDONLY) or die "open: $!";
         for my $ask (0x40049502, 0xf501, 0xf502, 0xf505) {

@@ -58,7 +58,7 @@ pub struct World {
     pub notes: bool,
     /// The origin refuses this many stamps.
     pub refuse_stamps: u32,
-    /// The origin carries out so many writes, and says that it did not.
+    /// The origin carries out so many writes, and reports errors for them.
     pub refuse_writes: u32,
     pub refuse_writes_as: Errno,
     /// It refuses all writes but those of this file.

@@ -15,13 +15,13 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use tempfile::TempDir;
 
-/// A number that whoever runs the test may set.
+/// A number that the environment may set.
 pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Builds the program, once, so that no older one is on trial: as a part of the workspace, since only so has it the bugs
-/// that tests plant, and all tests run one and the same program.
+/// Builds the program, once, so that no older one is on trial: as a part of the workspace, since only so has it the
+/// bugs that tests plant, and all tests run one and the same program.
 pub fn program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -44,7 +44,7 @@ pub fn scratch(prefix: &str) -> TempDir {
     directory
 }
 
-/// How many are under way that may have a neighbour, and who waits for one of them to end.
+/// How many tests are under way that may have a neighbour, and the waits for their end.
 static SIDE_BY_SIDE: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
 /// So many at a time: each has a load, a mount and mostly a database.
 const SIDE_BY_SIDE_MAX: u32 = 2;

@@ -107,7 +107,7 @@ impl World {
         Self::filling(1, number)
     }
 
-    /// A log that fills so many host segments at once.
+    /// A log with so many open host segments.
     pub fn filling(host_segments: usize, number: u64) -> Self {
         let geometry = geometry();
         let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
@@ -254,7 +254,7 @@ impl World {
         self.oracle.push(Appended { sequence, stream: Stream::Host, entry });
     }
 
-    /// Two entries that are to be in one batch.
+    /// Two entries that must be in one batch.
     fn append_together(&mut self) {
         let (object, first) = self.pick();
         self.log.together(Stream::Host, 2 * Entry::LEN_MAX.min(200), 0);

@@ -58,7 +58,7 @@ impl Bench {
         Self::engine_within(mode, Budget::of(4096))
     }
 
-    /// The same with so many descriptors for what can be closed.
+    /// The same, with so many descriptors for paths that can close.
     pub fn engine_within(mode: CacheMode, budget: Budget) -> Self {
         let directory = fresh();
         let (flash, origin) = (directory.path().join("flash"), directory.path().join("origin"));
@@ -67,7 +67,7 @@ impl Bench {
         Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), beside, |_| {})
     }
 
-    /// Over a real engine in write-back mode that destages when it is told to, and the origin that it has.
+    /// Over a real engine in write-back mode that destages on request, and its origin.
     pub fn idle() -> (Self, Arc<FileOrigin>) {
         let directory = fresh();
         let origin = below(&directory.path().join("origin"), Budget::of(4096));

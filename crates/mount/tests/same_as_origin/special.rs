@@ -113,7 +113,7 @@ pub fn mapping(place: &mut Place<'_>) {
     let file = place.file("file", &pattern(LENGTH, 1));
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the address is the kernel's choice; the mapping is gone before this function ends and is
-    // reached only through the slice below; nobody truncates the file meanwhile.
+    // reached only through the slice below; nothing truncates the file meanwhile.
     let address = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, &file, 0) }.unwrap();
     // SAFETY: LENGTH bytes are mapped there, readable and writable, and all inside the file.
     let mapped = unsafe { std::slice::from_raw_parts_mut(address.cast::<u8>(), LENGTH) };

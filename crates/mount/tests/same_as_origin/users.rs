@@ -320,7 +320,7 @@ pub fn access_lists(place: &mut Place<'_>) {
     }
 }
 
-/// What whoever asks for the mode alone is told, as the kernel does when it runs a program: not more than what it keeps.
+/// A request for the mode alone, as the kernel sends when it runs a program, shows no privilege beyond those kept.
 fn mode_at_once(place: &Place<'_>, name: &str) -> String {
     let found = rustix::fs::statx(CWD, place.path(name), AtFlags::empty(), StatxFlags::MODE).unwrap();
     format!("{:o}", found.stx_mode & 0o7777)
@@ -360,7 +360,7 @@ pub fn set_user_id_at_once(place: &mut Place<'_>) {
     }
 }
 
-/// Without execute for the group the bit is no privilege: who is in the group may write, and it stays.
+/// Without execute for the group the bit is no privilege: a member of the group may write, and it stays.
 pub fn set_group_id_without_execute(place: &mut Place<'_>) {
     if !root(place) {
         return;

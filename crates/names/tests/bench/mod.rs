@@ -299,7 +299,7 @@ impl Removed for Nameless {
     fn is_closing(&self) {}
 }
 
-/// The names of an origin, of which so many paths stay open.
+/// The names of an origin, with so many open paths.
 pub fn mount(
     origin: &Arc<Origin>,
     recovered: &[KnownObject],

@@ -1,4 +1,4 @@
-//! Whose turn it is at the origin: misses before destage, and what nobody waits for beside both.
+//! Priorities at the origin: misses before destage, and work that no request waits for beside both.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
@@ -43,8 +43,8 @@ fn destage_stands_back_for_a_miss_that_waits_too_long_and_goes_on_once_it_is_ans
     assert_eq!(world.engine.stats().dirty_blocks, 0);
 }
 
-/// A clean file that was closed while something of it was on its way and nobody waited for it: appends to it, each of which ends
-/// inside a block, to an origin that takes 10 ms for a read.
+/// A clean file that was closed with work under way that no request waits for: appends that end inside a block, to an
+/// origin that takes 10 ms for a read.
 fn closed_with_something_on_its_way() -> (World, ObjectId) {
     let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
     let file = world.open(1, &vec![1; FILE]);
@@ -149,8 +149,8 @@ fn a_removal_that_the_origin_could_not_make_durable_is_tried_again_by_a_flush() 
     assert_eq!(world.engine.stats().dirty_objects, 0);
 }
 
-/// A sync of everything keeps the removed file for a moment, in which a job sets it right: what the origin was asked for first is
-/// still under way when nobody needs the file any more.
+/// A sync of everything keeps the removed file for a moment, in which a job sets it right: what the origin was asked
+/// for first is still under way when no request needs the file.
 #[test]
 fn a_removed_file_is_not_let_go_of_while_the_origin_makes_its_removal_durable() {
     let mut world = World::new(Config::default());
@@ -176,7 +176,8 @@ fn a_removed_file_is_not_let_go_of_while_the_origin_makes_its_removal_durable() 
     assert!(matches!(world.reply(all), Reply::Done) && matches!(world.reply(flush), Reply::Done));
 }
 
-/// More than one round of writes, of which the origin refuses one: the way goes on behind it only once that is written, too.
+/// More than one round of writes, of which the origin refuses one: the way goes on behind it only once that is written,
+/// too.
 #[test]
 fn a_flush_that_says_done_has_left_nothing_though_a_write_was_refused_once() {
     for refused in 0..40 {
