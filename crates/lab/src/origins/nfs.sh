@@ -35,8 +35,8 @@ waits_until() { for _ in $(seq 300); do "$@" && return; sleep 0.2; done; die "in
 grace() {
     forgetful; start
     env --default-signal=INT "$HEADPOND" mount $ORIGIN $POND --flash $FLASH --size 64M --background >/run/say/first 2>&1 & local command=$!
-    waits_until grep -q 'waiting for the lock beside the data' /run/say/first
-    grep -q 'Ctrl-C ends this' /run/say/first || die "not said how to end it"
+    waits_until grep -q 'for the lock beside the data' /run/say/first
+    grep -q 'ctrl-C ends this' /run/say/first || die "not said how to end it"
     kill -INT $command; wait $command
     [ $? -eq 130 ] || die "the command was not ended"
     none() { ! pgrep -x headpond >/dev/null; }
