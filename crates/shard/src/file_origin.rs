@@ -452,14 +452,14 @@ impl Attached {
     fn reserve(&self, file: &File, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
         let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = self.space_kind(file);
-        let before = file.metadata()?;
-        let (changed, result) = as_user(user, || file_space::reserve(file, kind, ranges, insists));
-        if !changed {
+        let before = Self::found(file)?;
+        let (asked, result) = as_user(user, || file_space::reserve(file, kind, ranges, insists));
+        if !asked || Self::found(file)? == before {
             return result;
         }
         // File systems take the reservation for a change of the file. Without the old time, the next mount would find
         // a file that others seem to have changed.
-        let put_back = set_mtime(file, unix(before.mtime(), before.mtime_nsec()));
+        let put_back = set_mtime(file, before.mtime);
         let space = result?;
         put_back?;
         Ok(Space { stamp: Some(Self::found(file)?), ..space })

@@ -65,27 +65,29 @@ impl SpaceKind {
     }
 }
 
-/// Reserves space for ranges. The first value says whether the file's time changed; then the caller puts it back.
+/// Reserves space for ranges. The first value says whether the file system was asked. That may move the file's time, and
+/// the caller puts it back: ext4 of Linux 6.18 moves it for a file without extents, and then refuses.
 pub(crate) fn reserve(file: &File, kind: SpaceKind, ranges: &[(u64, u64)], insists: bool) -> (bool, Result<Space>) {
     let counted = Space { counts: kind != SpaceKind::Keeps, ..Space::default() };
     let nothing = Space { keeps_none: true, counts: true, ..Space::default() };
     if kind == SpaceKind::KeepsNone && !insists {
         return (false, Ok(nothing));
     }
-    let (mut changed, mut space) = (false, counted);
+    let (mut asked, mut space) = (false, counted);
     for (start, end) in ranges {
         if let Some(found) = has_data(file, kind, *start, *end) {
             space.found.push(found);
             continue;
         }
+        asked = true;
         match allocate(file, FallocateFlags::KEEP_SIZE, *start, end - start) {
-            Ok(()) => changed = true,
-            Err(Errno::OPNOTSUPP) if !insists => return (changed, Ok(nothing)),
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP) if !insists => return (asked, Ok(nothing)),
             // Part of the space may be reserved.
-            Err(errno) => return (errno != Errno::OPNOTSUPP, Err(errno)),
+            Err(errno) => return (asked, Err(errno)),
         }
     }
-    (changed, Ok(space))
+    (asked, Ok(space))
 }
 
 /// Returns where the data that begins at `start` ends, if it covers the whole range. Data has space.

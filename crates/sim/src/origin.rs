@@ -365,14 +365,25 @@ impl SimOrigin {
 
     /// A crash interrupts a reservation: the space may be there, and the file's time was not put back.
     pub(crate) fn reserve_in_part(&mut self, id: FileId, ranges: &[(u64, u64)], rng: &mut Rng) {
-        let asked = rng.chance(500) && self.kind == SpaceKind::Keeps;
-        if !asked || ranges.iter().any(|(from, to)| self.reserve(id, *from, to - from).is_err()) {
+        let asked = rng.chance(500);
+        let keeps = self.kind == SpaceKind::Keeps;
+        if !asked || keeps && ranges.iter().any(|(from, to)| self.reserve(id, *from, to - from).is_err()) {
             return;
         }
         if rng.chance(500) {
             let mtime = self.tick().0;
             self.change(id, OriginChange::Times { mtime }).ok();
         }
+    }
+
+    /// The origin reserves nothing. The call may have moved the file's time, which is then put back: as ext4 does for a
+    /// file without extents. Returns the stamp after that.
+    pub(crate) fn refuse(&mut self, id: FileId, rng: &mut Rng) -> Option<Stamp> {
+        if !rng.chance(300) {
+            return None;
+        }
+        self.touch_status(id);
+        self.stamp(id).ok()
     }
 
     /// There is no space for a reservation: it may have changed the file's time all the same.

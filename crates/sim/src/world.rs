@@ -524,8 +524,14 @@ impl World {
             Effect::OriginReserve { object, ranges, insists, .. } => {
                 let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
                 if self.origin.kind() != SpaceKind::Keeps {
-                    let nothing = Space { keeps_none: true, counts: true, ..Space::default() };
-                    return Ok(if insists { Outcome::Failed(Errno::OPNOTSUPP) } else { Outcome::Space(nothing) });
+                    // A part of its own, so that seeds keep their histories as far as no file's time moves.
+                    let mut rng = Rng::for_part(self.rng.clone().next(), 1);
+                    if insists {
+                        self.origin.touch_in_vain(file, &mut rng);
+                        return failed(Errno::OPNOTSUPP);
+                    }
+                    let stamp = self.origin.refuse(file, &mut rng);
+                    return Ok(Outcome::Space(Space { keeps_none: true, counts: true, stamp, ..Space::default() }));
                 }
                 if self.origin_fails(faults.origin_write) {
                     self.origin.reserve_in_part(file, &ranges, &mut self.rng);

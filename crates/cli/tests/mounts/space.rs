@@ -239,17 +239,18 @@ fn space_past_the_end_that_an_application_asked_for_stays() {
     assert_eq!((fs::metadata(&there).unwrap().len(), kib(&there)), (16 * KIB, 4 * KIB));
 }
 
+/// The pond with the bed's origin in the usual place, for a daemon in the foreground.
+fn with_origin_beside(pond: Pond) -> Pond {
+    fs::remove_dir(pond.origin()).unwrap();
+    std::os::unix::fs::symlink(pond.at("other/data"), pond.origin()).unwrap();
+    pond
+}
+
 /// A crash forgets how far ahead the daemon had asked for space.
 #[test]
 fn what_was_asked_for_ahead_is_given_back_after_a_crash() {
     let Some(mut bed) = Bed::ext4(256) else { return };
-    bed.pond = {
-        // The origin in its usual place, for a daemon in the foreground.
-        let pond = bed.pond;
-        fs::remove_dir(pond.origin()).unwrap();
-        std::os::unix::fs::symlink(pond.at("other/data"), pond.origin()).unwrap();
-        pond
-    };
+    bed.pond = with_origin_beside(bed.pond);
     let daemon = bed.pond.mount_foreground(&["--size", SIZE]);
     let file = open(&bed.pond.mnt().join("log"));
     (0..100_u64).for_each(|number| file.write_all_at(&[7; 8192], number * 8192).unwrap());
@@ -298,6 +299,31 @@ fn no_more_is_taken_than_fits_where_space_cannot_be_kept() {
     let free = free.f_bavail * free.f_frsize;
     let taken = fill_by_turns(&bed, 96 * MIB);
     assert!(taken >= free - 12 * MIB, "{taken} of {free}: what would have fitted was refused");
+}
+
+/// ext4 without extents moves a file's time, and then refuses to reserve space for it.
+#[test]
+fn a_refused_reservation_is_no_change_by_others_after_a_kill() {
+    let mkfs = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^extent,^64bit,^flex_bg,^metadata_csum"];
+    let Some(mut bed) = Bed::new(&mkfs, 96, "rw") else { return };
+    bed.pond = with_origin_beside(bed.pond);
+    fs::write(bed.origin().join("file"), [1; 8192]).unwrap();
+    let before = fs::metadata(bed.origin().join("file")).unwrap().modified().unwrap();
+    let daemon = bed.pond.mount_foreground(&["--size", SIZE]);
+    let file = open(&bed.pond.mnt().join("file"));
+    file.write_all_at(&[2; 4096], 4096).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::metadata(bed.origin().join("file")).unwrap().modified().unwrap(), before);
+    // A second after the last reservation the log says that the file is not changing any more.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    file.write_all_at(&[3; 4096], 4096).unwrap();
+    file.sync_all().unwrap();
+    bed.pond.kill(daemon);
+    drop(file);
+    let _ = Command::new("umount").arg("-l").arg(bed.pond.mnt()).status();
+    bed.pond.mount(&["--size", SIZE]).ok();
+    bed.end();
+    assert_eq!(fs::read(bed.origin().join("file")).unwrap()[4096..], [3; 4096]);
 }
 
 /// Overwrites blocks of a file of 48 MiB on btrfs, of which `leave` leaves room for few. What was taken must reach it.

@@ -170,11 +170,9 @@ impl Engine {
         match outcome {
             Outcome::Failed(errno) => {
                 known.status.note_lost();
-                if errno != Errno::OPNOTSUPP {
-                    // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
-                    known.trust.loses_time();
-                    known.state.flags.attributes_dirty = true;
-                }
+                // A refusal may have moved the file's time. It is known again once destage has given the file a stamp.
+                known.trust.loses_time();
+                known.state.flags.attributes_dirty = true;
                 let refused = known.space.refused();
                 self.stats.origin_errors += 1;
                 self.destage.note(object);
