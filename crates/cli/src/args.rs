@@ -52,7 +52,7 @@ fn after_help() -> String {
 pub enum Command {
     /// Serve a slow directory through a mount, with flash in front
     ///
-    /// The command runs in the foreground until you unmount. SIGTERM and ctrl-C end it at once and keep
+    /// The command runs in the foreground until you unmount. SIGTERM and ctrl-C end it within seconds and keep
     /// dirty data in the pool, as `unmount --keep-dirty` does.
     ///
     /// In write-back mode the newest data is on the flash alone until it reaches the origin. Use a
@@ -95,7 +95,7 @@ pub enum Command {
     Unmount(UnmountArgs),
     /// Examine a pool that is not in use: what is damaged, and what is dirty
     ///
-    /// The command reads and verifies the whole pool, and writes nothing. It reports the damage, what you
+    /// The command reads and verifies what the pool holds, and writes nothing. It reports the damage, what you
     /// lose by it, and which files have dirty data. You need not run it before a mount: a mount verifies
     /// everything that it uses.
     Check(CheckArgs),

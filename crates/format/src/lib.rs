@@ -60,7 +60,7 @@ pub enum Damage {
     #[error("{0}: checksum does not match")]
     Checksum(&'static str),
     /// Intact, but written for another pool, place or life.
-    #[error("{0}: belongs to another place or to an earlier life of this one")]
+    #[error("{0}: was written for another place, or before this place was reused")]
     Foreign(&'static str),
     /// Intact by its checksum, but senseless: a bug of the writer, or an attack.
     #[error("{0}: {1}")]

@@ -77,7 +77,7 @@ fn told_now(told: Option<bool>) -> String {
 }
 
 const CHECK: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written': stays 0 while Innodb_pages_written grows. \
-     SHOW VARIABLES LIKE 'innodb_doublewrite' still says ON: do not go by it.";
+     SHOW VARIABLES LIKE 'innodb_doublewrite' still says ON; ignore that.";
 
 fn mariadb(
     directory: &Path,
@@ -124,7 +124,7 @@ fn mysql(
     mut conditions: Vec<Condition>,
 ) -> FoundDatabase {
     // MySQL asks for the system tablespace alone, and applies the answer to all others.
-    conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: MySQL asks once for all of them"));
+    conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lie in this mount: MySQL asks once for all of them"));
     let own = text_of(&directory.join("mysqld-auto.cnf")).unwrap_or_default();
     let persisted = own.contains("\"innodb_doublewrite\"");
     conditions.push(Condition {

@@ -39,7 +39,7 @@ fn an_origin_above_or_below_one_that_is_mounted_is_refused_whatever_its_name() {
     for slow in ["slow", "with,comma", "with space\nand \\134 more%2C", "d\u{e4}ta"] {
         let (whole, part) = (slow.to_owned(), format!("{slow}/db"));
         fs::create_dir_all(pond.at(&part)).unwrap();
-        for (first, second, says) in [(&part, &whole, "has a part of it"), (&whole, &part, "is a part of")] {
+        for (first, second, says) in [(&part, &whole, "contains"), (&whole, &part, "lies in")] {
             pond.mount_places(first, "mnt", "flash", &["--size", SIZE]).ok();
             let refused = pond.mount_places(second, "mnt2", "flash2", &["--size", SIZE]);
             refused.refused(11, &[says, pond.at(first).to_str().unwrap(), pond.mnt().to_str().unwrap()]);
@@ -59,11 +59,11 @@ fn an_origin_that_a_bind_mount_shows_under_another_name_is_refused() {
     let _alias = Bind::new(&pond, "slow", "alias");
     let _part = Bind::new(&pond, "slow/db", "part,1");
     for (first, second, says) in [
-        ("slow/db", "alias", "has a part of it"),
-        ("alias", "slow/db", "is a part of"),
-        ("part,1", "slow", "has a part of it"),
-        ("slow", "part,1", "is a part of"),
-        ("alias", "part,1/deep", "is a part of"),
+        ("slow/db", "alias", "contains"),
+        ("alias", "slow/db", "lies in"),
+        ("part,1", "slow", "contains"),
+        ("slow", "part,1", "lies in"),
+        ("alias", "part,1/deep", "lies in"),
         ("part,1", "slow/db", "already mounted"),
     ] {
         pond.mount_places(first, "mnt", "flash", &["--size", SIZE]).ok();
@@ -76,7 +76,7 @@ fn an_origin_that_a_bind_mount_shows_under_another_name_is_refused() {
     write_and_sync(&pond.mnt().join("db/x"), b"newer");
     unmount(&pond, "mnt", &["--keep-dirty"]);
     let refused = pond.mount_places("part,1", "mnt2", "flash2", &["--size", SIZE]);
-    refused.refused(12, &["is a part of", "left with dirty data", pond.flash().to_str().unwrap(), "headpond mount"]);
+    refused.refused(12, &["lies in", "left with dirty data", pond.flash().to_str().unwrap(), "headpond mount"]);
     pond.mount_places("slow", "mnt", "flash", &[]).ok();
     unmount(&pond, "mnt", &[]);
     pond.mount_places("part,1", "mnt2", "flash2", &["--size", SIZE]).ok();
@@ -163,7 +163,7 @@ fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
     // The same for an origin that lies below it.
     fs::create_dir(pond.origin().join("shared/db")).unwrap();
     fs::create_dir(pond.origin().join("own/db")).unwrap();
-    pond.mount_places("origin/own/db", "mnt", "flash2", &["--size", SIZE]).refused(13, &["is a part of", "rm -r"]);
+    pond.mount_places("origin/own/db", "mnt", "flash2", &["--size", SIZE]).refused(13, &["lies in", "rm -r"]);
     pond.mount_places("origin/shared/db", "mnt", "flash2", &["--size", SIZE]).ok();
     pond.unmount(&[]).ok();
 }

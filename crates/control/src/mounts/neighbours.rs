@@ -49,12 +49,12 @@ pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[ListedMount]) -> Res
         let it = look_at(CWD, &mount.source).ok().map(|found| identity(&found));
         let is_same = |dir: &OwnedFd| look_at(dir, c"").is_ok_and(|found| Some(identity(&found)) == it);
         if place.is_inside(&theirs) || above.iter().any(|(_, dir)| is_same(dir)) {
-            return Err(nested(root, "is a part of", &mount.source, &mount.mountpoint));
+            return Err(nested(root, "lies in", &mount.source, &mount.mountpoint));
         }
         let of_theirs = directories_above(&mount.source, Some(&theirs), mounts);
         let is_own = |dir: &OwnedFd| look_at(dir, c"").is_ok_and(|found| Some(identity(&found)) == own);
         if theirs.is_inside(place) || of_theirs.iter().any(|(_, dir)| is_own(dir)) {
-            return Err(nested(root, "has a part of it,", &mount.source, &mount.mountpoint));
+            return Err(nested(root, "contains", &mount.source, &mount.mountpoint));
         }
     }
     for (path, dir) in &above {
@@ -62,7 +62,7 @@ pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[ListedMount]) -> Res
             None => {}
             Some(Ok(marker)) => return Err(marked(root, path, &marker)),
             Some(Err(why)) => {
-                let what = format!("is a part of {}, whose marker {why}", path.display());
+                let what = format!("lies in {}, whose marker {why}", path.display());
                 let advice = format!(
                     "Mount {} with its flash, then unmount it. If you are sure that no pool has its data: rm -r '{}'",
                     path.display(),
@@ -83,11 +83,10 @@ pub(crate) fn lies_in(path: &Path, root: &OriginRoot, mounts: &[ListedMount]) ->
 
 fn nested(root: &OriginRoot, how: &str, other: &Path, mountpoint: &Path) -> Refusal {
     let (other, mountpoint) = (other.display(), mountpoint.display());
-    let comma = if how.ends_with(',') { "," } else { "" };
-    let what = format!("{how} {other}{comma} which headpond serves on {mountpoint}");
+    let what = format!("{how} {other}, which headpond serves on {mountpoint}");
     let advice = format!(
-        "A file can have one cache. Unmount that one first: headpond unmount '{mountpoint}'. If its daemon is gone, first mount it \
-         again."
+        "A file can have one cache. First unmount the other one: headpond unmount '{mountpoint}'. If its daemon is gone, \
+         mount {other} again before that."
     );
     refusal(root, what, advice, ExitStatus::OriginInUse)
 }
@@ -95,7 +94,7 @@ fn nested(root: &OriginRoot, how: &str, other: &Path, mountpoint: &Path) -> Refu
 fn marked(root: &OriginRoot, above: &Path, marker: &Marker) -> Refusal {
     let (above, flash) = (above.display(), marker.flash.display());
     let what = format!(
-        "is a part of {above}, which {} by headpond with the flash {flash} (host {}, since {})",
+        "lies in {above}, which {} by headpond with the flash {flash} (host {}, since {})",
         marker.state.describe(),
         marker.host,
         marker.since
@@ -245,8 +244,7 @@ mod tests {
             assert!(check_neighbours(dir, &live(dir.path().to_owned(), FS_TYPE)).is_ok(), "the lock tells");
         }
         assert!(check_neighbours(&part, &live(top.path().join("su"), FS_TYPE)).is_ok());
-        for (dir, source, says) in [(&whole, origin.join("sub"), "has a part"), (&part, origin.clone(), "is a part of")]
-        {
+        for (dir, source, says) in [(&whole, origin.join("sub"), "has a part"), (&part, origin.clone(), "lies in")] {
             let refusal = check_neighbours(dir, &live(source, FS_TYPE)).unwrap_err();
             assert_eq!(refusal.status(), ExitStatus::OriginInUse);
             let text = refusal.to_string();
@@ -260,7 +258,7 @@ mod tests {
             hold.write(&example(state)).unwrap();
             let refusal = check_neighbours(&part, &table).unwrap_err();
             assert_eq!(refusal.status(), status, "{refusal}");
-            assert!(refusal.to_string().contains(&format!("is a part of {}", origin.display())), "{refusal}");
+            assert!(refusal.to_string().contains(&format!("lies in {}", origin.display())), "{refusal}");
         }
         fs::write(origin.join(".headpond/marker.json"), "nonsense").unwrap();
         assert_eq!(check_neighbours(&part, &table).unwrap_err().status(), ExitStatus::MarkerDamaged);

@@ -90,13 +90,13 @@ pub const METRICS: &[Metric] = &[
         Counter,
         "bypassed_reads_total",
         bypassed_reads,
-        "Reads that bypassed the pool, by a rule or as part of a sequential stream"
+        "Reads that bypassed the pool, by a rule or as part of a sequential run"
     ),
     counted!(
         Counter,
         "bypassed_writes_total",
         bypassed_writes,
-        "Writes that bypassed the pool, by a rule or as part of a sequential stream"
+        "Writes that bypassed the pool, by a rule or as part of a sequential run"
     ),
     counted!(Counter, "bypassed_read_bytes_total", bypassed_read_bytes, "Bytes of reads that bypassed the pool"),
     counted!(Counter, "bypassed_write_bytes_total", bypassed_write_bytes, "Bytes of writes that bypassed the pool"),
@@ -136,7 +136,7 @@ pub const METRICS: &[Metric] = &[
         Counter,
         "lost_bytes_total",
         lost_blocks,
-        "Dirty bytes that are unreadable on flash; an application got an error"
+        "Dirty bytes that flash could not give to a read, a write of a part of them, or destage; each try counts"
     ),
     counted!(
         Gauge,

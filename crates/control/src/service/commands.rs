@@ -209,7 +209,9 @@ impl Service {
 
     fn inject(&self, what: &str) -> Result<(), Refusal> {
         let Some(handle) = &self.faults else {
-            return Err(Refusal::Usage("this mount takes no faults: it was made without --test-fault".to_owned()));
+            return Err(Refusal::Usage(
+                "this mount accepts no faults, because it was made without --test-fault".to_owned(),
+            ));
         };
         faults::inject(handle, what)
     }

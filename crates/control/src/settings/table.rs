@@ -129,9 +129,9 @@ pub const TABLE: &[Setting] = &[
         name: "sequential-cutoff",
         meaning: "A sequential run of one process in one file bypasses the cache once it is longer than this.",
         effect: "Larger: headpond caches more sequential data. Smaller: backups and bulk loads evict less. off: \
-                 headpond caches everything. Reads always use what is on flash. Two kinds of writes never bypass: \
-                 those that a program syncs as it goes, such as a log's, and those to a file with dirty data in more \
-                 than eight places.",
+                 headpond caches everything. Reads always use what is on flash. Writes that a \
+                 program syncs as it goes, such as a log's, never bypass, nor do writes to a file with much dirty data, \
+                 or to one that headpond promised to keep untorn.",
         kind: ValueKind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: 4 << 20,
         apply: |config, value| config.sequential_cutoff = (value != OFF).then_some(value),
@@ -187,8 +187,8 @@ pub const TABLE: &[Setting] = &[
         effect: "lz4: the pool holds more where data shrinks, for little processor time. zstd: it holds more still, \
                  for more time; the number is the level, and zstd means zstd:1. off: no compression. A change \
                  applies to data that headpond writes, admits or moves from then on; data on flash stays readable. \
-                 headpond stores data uncompressed if it would shrink by less than an eighth. Older versions refuse a \
-                 pool that ever held compressed data.",
+                 headpond stores data uncompressed if it would shrink by less than an eighth. A headpond without \
+                 compression refuses a pool that ever had it on.",
         kind: ValueKind::Choice(COMPRESSIONS),
         default: 0,
         apply: |config, value| {
