@@ -6,7 +6,7 @@
 //! every entry that it may show, its own bytes, and the superblock that names it.
 //!
 //! Invariant: a checkpoint that counts has every slot that is dirty, and all zeros. Where room is short, clean slots are left
-//! out, one by one as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and
+//! out, one by one as it is written ([`Selection`]); one that becomes too long all the same, because much became dirty before and
 //! behind the walk, is given up, and begun again with what is dirty alone while changes wait.
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
@@ -52,7 +52,7 @@ enum At {
     Chunk(u64),
 }
 
-enum Stage {
+enum CheckpointStage {
     /// Goes on with this object, here.
     Walking(ObjectId, At),
     /// Is given up for its length, and begun again once nothing of it is under way.
@@ -71,7 +71,7 @@ enum Stage {
 struct Running {
     head: CheckpointHead,
     area: u8,
-    stage: Stage,
+    stage: CheckpointStage,
     buffer: Vec<u8>,
     /// Bytes of frames submitted.
     written: u64,
@@ -79,12 +79,12 @@ struct Running {
     path_room: u64,
     under_way: u32,
     superblock: Option<Superblock>,
-    room: Room,
+    selection: Selection,
 }
 
-/// What a checkpoint leaves out. Packed, a pool can hold more blocks than there is room for in a checkpoint. Clean ones that are
+/// Which blocks a checkpoint has. If blocks are packed, a pool can hold more than a checkpoint has room for. Clean ones that are
 /// left out are, after a start, as if they had been evicted.
-struct Room {
+struct Selection {
     /// Bytes of map of which clean slots may fill what dirty ones, here or to come, do not.
     for_map: u64,
     /// At most so many bytes go before chunks that are still to come.
@@ -99,7 +99,7 @@ struct Room {
     dirty: u64,
 }
 
-impl Room {
+impl Selection {
     /// Whether a slot is written, in a pool with so many dirty blocks. Some of those may have been written already and be
     /// clean by now, so what is to come is an estimate; too much is noticed in [`Checkpoints::walk`].
     fn wants(&mut self, slot: &Slot, dirty_blocks: u64) -> bool {
@@ -187,7 +187,7 @@ impl Checkpoints {
 
     /// Whether the superblock that counts says that there may be packed records, and blank ones.
     pub(crate) const fn may_pack(&self) -> bool {
-        self.superblock.packed && self.superblock.blanks
+        self.superblock.may_have_packed && self.superblock.may_have_blanks
     }
 
     /// Where the replay of the checkpoint that counts begins, and of one being written.
@@ -209,7 +209,7 @@ impl Checkpoints {
         if self.running.is_none() && self.is_due(of) {
             self.begin(of, false);
         }
-        let given_up = |running: &Running| matches!(running.stage, Stage::TooLong) && running.under_way == 0;
+        let given_up = |running: &Running| matches!(running.stage, CheckpointStage::TooLong) && running.under_way == 0;
         if self.running.as_ref().is_some_and(given_up) {
             self.begin(of, true);
         }
@@ -217,7 +217,7 @@ impl Checkpoints {
             let before = running.under_way;
             self.go_on(of, &mut running);
             let stuck = running.under_way == before;
-            let more = matches!(running.stage, Stage::Walking(..)) && running.under_way < PIECES_AT_ONCE;
+            let more = matches!(running.stage, CheckpointStage::Walking(..)) && running.under_way < PIECES_AT_ONCE;
             self.running = Some(running);
             if stuck || !more {
                 break;
@@ -287,48 +287,49 @@ impl Checkpoints {
         self.running = Some(Running {
             head,
             area: 1 - self.superblock.checkpoint_area,
-            stage: Stage::Walking(ObjectId(0), At::Entry),
+            stage: CheckpointStage::Walking(ObjectId(0), At::Entry),
             buffer,
             written: 0,
             path_room: 0,
             under_way: 0,
             superblock: None,
-            room: room_for(of.store, bare),
+            selection: select(of.store, bare),
         });
     }
 
     /// Whether changes have to wait, so that what is dirty does not change while all of it is written down.
     pub(crate) fn hold_changes(&self) -> bool {
         self.running.as_ref().is_some_and(|running| {
-            matches!(running.stage, Stage::TooLong) || running.room.bare && matches!(running.stage, Stage::Walking(..))
+            matches!(running.stage, CheckpointStage::TooLong)
+                || running.selection.bare && matches!(running.stage, CheckpointStage::Walking(..))
         })
     }
 
     /// Takes the next step that needs no answer.
     fn go_on(&mut self, of: &mut Of<'_>, running: &mut Running) {
         match running.stage {
-            Stage::Walking(..) => self.walk(of, running),
-            Stage::Settling(last) if running.under_way == 0 && of.store.log().durable_all() >= last => {
-                running.stage = Stage::SyncingBody;
+            CheckpointStage::Walking(..) => self.walk(of, running),
+            CheckpointStage::Settling(last) if running.under_way == 0 && of.store.log().durable_all() >= last => {
+                running.stage = CheckpointStage::SyncingBody;
                 running.under_way = 1;
                 self.asks.push(Ask::Sync(self.superblock.member));
             }
-            Stage::SyncingBody if running.under_way == 0 => {
-                running.stage = Stage::WritingSuperblock;
+            CheckpointStage::SyncingBody if running.under_way == 0 => {
+                running.stage = CheckpointStage::WritingSuperblock;
                 let superblock = self.next_superblock(of, running);
                 let slot = usize::from(superblock.counter % 2 == 1);
                 let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
                 running.superblock = Some(superblock);
                 self.write(running, SUPERBLOCK_SLOTS[slot], bytes);
             }
-            Stage::WritingSuperblock if running.under_way == 0 => {
-                running.stage = Stage::SyncingSuperblock;
+            CheckpointStage::WritingSuperblock if running.under_way == 0 => {
+                running.stage = CheckpointStage::SyncingSuperblock;
                 running.under_way = 1;
                 self.asks.push(Ask::Sync(self.superblock.member));
             }
-            Stage::SyncingSuperblock if running.under_way == 0 => {
+            CheckpointStage::SyncingSuperblock if running.under_way == 0 => {
                 // Not synced: it counts for nothing but as a copy, and any later sync covers it.
-                running.stage = Stage::Copying;
+                running.stage = CheckpointStage::Copying;
                 if let Some(superblock) = &running.superblock {
                     let other = usize::from(superblock.counter % 2 == 0);
                     let bytes = BufMut::copy_of(&encode_superblock(superblock)).freeze();
@@ -351,8 +352,8 @@ impl Checkpoints {
             mode: of.config.mode,
             clean_stop: self.last.is_some(),
             dirty_blocks: of.store.sums().dirty_blocks(),
-            packed: self.superblock.packed || to_pack || of.store.sums().packed_blocks() > 0,
-            blanks: self.superblock.blanks || to_pack || of.store.sums().blank_blocks() > 0,
+            may_have_packed: self.superblock.may_have_packed || to_pack || of.store.sums().packed_blocks() > 0,
+            may_have_blanks: self.superblock.may_have_blanks || to_pack || of.store.sums().blank_blocks() > 0,
             ..self.superblock.clone()
         }
     }
@@ -364,11 +365,11 @@ impl Checkpoints {
         }
         let dirty = of.store.sums().dirty_blocks();
         while running.buffer.len() < PIECE {
-            let Stage::Walking(id, at) = running.stage else { break };
+            let CheckpointStage::Walking(id, at) = running.stage else { break };
             let Some((&found, object)) = of.store.objects().range(id..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
                 return if is_too_long(of.store, running) {
-                    running.stage = Stage::TooLong
+                    running.stage = CheckpointStage::TooLong
                 } else {
                     self.end_walk(of, running)
                 };
@@ -380,7 +381,7 @@ impl Checkpoints {
             let chunk = match at {
                 // Objects that the log never named need not be remembered.
                 At::Entry if !object.persisted => {
-                    running.stage = Stage::Walking(id.next(), At::Entry);
+                    running.stage = CheckpointStage::Walking(id.next(), At::Entry);
                     continue;
                 }
                 At::Entry => {
@@ -394,16 +395,16 @@ impl Checkpoints {
                     running.path_room -= state.path.len() as u64;
                     Entry::Object { object: id, state }.encode(Sequence(0), &mut entry);
                     encode_frame(FrameKind::Objects, running.head.counter, &entry, &mut running.buffer);
-                    running.stage = Stage::Walking(id, At::Zeros(Block(0)));
+                    running.stage = CheckpointStage::Walking(id, At::Zeros(Block(0)));
                     continue;
                 }
                 At::Zeros(from) => {
                     let next = object.zeros().encode(from, FRAME / EXTENT_BYTES, &mut payload);
                     if payload.len() > head {
-                        running.room.note_zeros(payload.len() - head);
+                        running.selection.note_zeros(payload.len() - head);
                         encode_frame(FrameKind::Zeros, running.head.counter, &payload, &mut running.buffer);
                     }
-                    running.stage = Stage::Walking(id, next.map_or(At::Chunk(0), At::Zeros));
+                    running.stage = CheckpointStage::Walking(id, next.map_or(At::Chunk(0), At::Zeros));
                     continue;
                 }
                 At::Chunk(chunk) => chunk,
@@ -412,22 +413,25 @@ impl Checkpoints {
             let mut before = head;
             while payload.len() < FRAME
                 && let Some(number) =
-                    object.map().encode_some(next, &mut payload, |slot| running.room.wants(slot, dirty))
+                    object.map().encode_some(next, &mut payload, |slot| running.selection.wants(slot, dirty))
             {
                 all = false;
                 next = number + 1;
-                running.room.used += CHUNK_HEAD * u64::from(payload.len() > before);
+                running.selection.used += CHUNK_HEAD * u64::from(payload.len() > before);
                 before = payload.len();
             }
             // Of what was left out altogether there is no frame.
             if payload.len() > head {
                 encode_frame(FrameKind::Chunks, running.head.counter, &payload, &mut running.buffer);
             }
-            running.stage =
-                if all { Stage::Walking(id.next(), At::Entry) } else { Stage::Walking(id, At::Chunk(next)) };
+            running.stage = if all {
+                CheckpointStage::Walking(id.next(), At::Entry)
+            } else {
+                CheckpointStage::Walking(id, At::Chunk(next))
+            };
         }
         if is_too_long(of.store, running) {
-            running.stage = Stage::TooLong;
+            running.stage = CheckpointStage::TooLong;
             return;
         }
         let rest = running.buffer.split_off(running.buffer.len() / BLOCK * BLOCK);
@@ -444,7 +448,7 @@ impl Checkpoints {
         let head = BufMut::copy_of(&encode_checkpoint_head(&running.head)).freeze();
         self.write(running, start, head);
         // Entries that the walk may have shown must be durable before the checkpoint counts.
-        running.stage = Stage::Settling(Sequence(of.store.log().next_sequence().0 - 1));
+        running.stage = CheckpointStage::Settling(Sequence(of.store.log().next_sequence().0 - 1));
         if of.store.log().has_unsynced() {
             of.store.want_sync_of_all();
         }
@@ -470,7 +474,7 @@ impl Checkpoints {
     pub(crate) fn answered(&mut self, store: &mut Store, config: &Config) -> CheckpointEnd {
         let Some(running) = self.running.as_mut() else { return CheckpointEnd::default() };
         running.under_way -= 1;
-        if !store.takes_writes() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
+        if !store.takes_writes() || running.under_way > 0 || !matches!(running.stage, CheckpointStage::Copying) {
             return CheckpointEnd::default();
         }
         let Some(running) = self.running.take() else { return CheckpointEnd::default() };
@@ -500,7 +504,7 @@ fn is_to_pack(store: &Store, config: &Config) -> bool {
 
 /// Bytes of frames that an area has room for.
 fn frames_max(store: &Store) -> u64 {
-    store.log().geometry().checkpoint_bytes - BLOCK as u64
+    store.log().geometry().area_bytes - BLOCK as u64
 }
 
 /// Whether what is gathered does not fit any more.
@@ -509,10 +513,10 @@ fn is_too_long(store: &Store, running: &Running) -> bool {
 }
 
 /// What the checkpoint that is begun now has room for.
-fn room_for(store: &Store, bare: bool) -> Room {
+fn select(store: &Store, bare: bool) -> Selection {
     let all = store.log().geometry().map_bytes();
     let least = all - all / MAP_LEAST_SPARE;
-    let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
+    let ample = Selection { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
     let room = all - all / MAP_SPARE;
     // As they are, all blocks that lie on flash fit, each in a chunk of its own; extents of zeros, which take less, come on top.
     let plain =
@@ -522,7 +526,7 @@ fn room_for(store: &Store, bare: bool) -> Room {
     }
     let heads = store.objects().values().map(|object| object.map().chunks()).sum::<u64>() * CHUNK_HEAD;
     let short = heads + store.sums().cached_blocks() * SLOT_BYTES as u64 > room;
-    if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
+    if short { Selection { for_map: room, heads, short, ..ample } } else { Selection { heads, ..ample } }
 }
 
 /// After how many opened segments a checkpoint is due.

@@ -4,7 +4,7 @@ use headpond_base::{CacheMode, Class, Compression, Nanos};
 use headpond_log::{FillPolicy, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
-use crate::modes::{ModeRules, rules};
+use crate::modes::{ModeBehaviour, behaviour};
 use crate::treatment::Treatment;
 
 /// Settings of an engine.
@@ -66,13 +66,13 @@ impl Config {
     }
 
     /// What the cache mode does with requests.
-    pub(crate) const fn rules(&self) -> ModeRules {
-        rules(self.mode)
+    pub(crate) const fn behaviour(&self) -> ModeBehaviour {
+        behaviour(self.mode)
     }
 
     /// The same, as far as a request's treatment allows it.
-    pub(crate) const fn rules_for(&self, how: Treatment) -> ModeRules {
-        how.handling.limit(self.rules())
+    pub(crate) const fn behaviour_for(&self, how: Treatment) -> ModeBehaviour {
+        how.handling.limit(self.behaviour())
     }
 }
 

@@ -26,8 +26,8 @@ use crate::key::{block_of, key_of};
 use crate::stats::Stats;
 use crate::store::{PACKED_MOST, Store};
 
-/// The share of the pool that is kept: the rest is what reclaim works with. At 80 % packing costs about two moved
-/// blocks for each one freed at random.
+/// The share of the pool that is kept: the rest is what reclaim works with. At 80 % reclaim moves about two blocks for
+/// each one that it frees, if they are freed at random.
 const KEEP_PERCENT: u64 = 80;
 
 /// The share of a small pool that is kept, of what is left when some segments are free and some are being filled.
@@ -48,10 +48,11 @@ const CAPACITY_STEP: u64 = 8;
 /// Reclaim empties a few segments more than it needs: that is no room yet.
 const ROOM_SEGMENTS: usize = 4;
 
-/// Blocks given up in each turn with the time while more is kept than fits.
+/// Blocks given up each time that the engine learns the time while more is kept than fits.
 const FIT_STEP: u32 = 2048;
 
-/// Slots looked at in each turn with the time while the kept ones of an earlier life are learned: under a millisecond.
+/// Slots looked at each time that the engine learns the time, until it knows the kept ones of an earlier life. They
+/// take under a millisecond.
 const LEARN_STEP: usize = 2048;
 
 /// The policy, and what it needs to know. Owned by the engine.
@@ -111,7 +112,7 @@ impl Keep {
     pub(crate) fn dirty_blocks_max(&self, store: &Store, config: &Config) -> u64 {
         let percent = if config.dirty_threshold == 0 { 75 } else { u64::from(config.dirty_threshold) + 10 };
         let blocks = store.log().geometry().data_blocks();
-        // What is pinned stays: dirty data has the rest of what the pool can be packed with.
+        // What is pinned stays: dirty data has the rest of what the pool can keep.
         let beside_pins = (blocks * KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks(store));
         (blocks * percent.min(75) / 100).min(beside_pins).max(1)
     }

@@ -11,6 +11,7 @@
 use headpond_base::{Errno, ObjectId, UnixNanos};
 
 use crate::op::{Change, Work};
+use crate::origin_size::OriginSize;
 use crate::request::{Namespace, Request};
 use crate::store::object::Object;
 
@@ -55,10 +56,10 @@ impl Object {
         if self.is_file() { Some((size, mtime)) } else { None }
     }
 
-    /// A change at the origin failed: nobody knows how long the file is.
+    /// A change at the origin failed, and may have left a file of any length.
     pub(crate) const fn loses_origin_size(&mut self) {
         if self.is_file() {
-            self.origin_size = u64::MAX;
+            self.origin_size = OriginSize::Unknown;
         }
     }
 

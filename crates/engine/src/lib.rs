@@ -46,6 +46,7 @@ mod object_room;
 mod op;
 mod origin_cost;
 mod origin_number;
+mod origin_size;
 mod origin_space;
 mod outbox;
 mod packing;

@@ -9,8 +9,8 @@
 //! - Only bytes that the origin has, of blocks for which the map has no slot. So nothing here can hide anything newer,
 //!   and a crash loses nothing.
 //! - Whatever changes a block drops it here in the same step (`Engine::poison`).
-//! - Every block here is known to the policy as one in memory, but for those that moved on in this turn, and those that
-//!   nobody has asked for.
+//! - Every block here is known to the policy as one in memory, but for those that moved on in this cycle of the engine, and
+//!   those that nobody has asked for.
 //! - Memory for so many blocks as were ever here at once, which the policy and `unasked_most` of `Keep` bound; given back
 //!   when none is left.
 
@@ -31,7 +31,7 @@ const CHUNK: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HeldBlock {
     place: u32,
-    /// It is to be written to flash in this turn.
+    /// It is to be written to flash in this cycle.
     moves_on: bool,
     /// Its number, while nobody has asked for it.
     unasked: Option<u64>,

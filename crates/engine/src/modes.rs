@@ -4,19 +4,19 @@ use headpond_base::CacheMode;
 
 /// What a cache mode does with requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ModeRules {
-    /// Writes are acknowledged by the log; otherwise by the origin.
+pub(crate) struct ModeBehaviour {
+    /// The log acknowledges writes; otherwise the origin does.
     pub(crate) log_writes: bool,
-    /// Data that was written to the origin directly is let into the pool too.
+    /// The pool lets in data that programs wrote to the origin directly.
     pub(crate) keep_writes: bool,
-    /// Reads may be served from clean blocks in the pool.
+    /// Clean blocks in the pool may serve reads.
     pub(crate) serve_hits: bool,
-    /// Data read from the origin is let into the pool.
+    /// The pool lets in data read from the origin.
     pub(crate) admit_reads: bool,
 }
 
-/// The rules of a mode.
-pub(crate) const fn rules(mode: CacheMode) -> ModeRules {
+/// What a mode does.
+pub(crate) const fn behaviour(mode: CacheMode) -> ModeBehaviour {
     let (log_writes, keep_writes, serve_hits, admit_reads) = match mode {
         // A write is acknowledged once it is in the log's open batch, durable with the next sync, and reaches the origin by
         // destage. The fastest, and the only one with dirty data.
@@ -30,5 +30,5 @@ pub(crate) const fn rules(mode: CacheMode) -> ModeRules {
         // because the origin has not got it.
         CacheMode::PassThrough => (false, false, false, false),
     };
-    ModeRules { log_writes, keep_writes, serve_hits, admit_reads }
+    ModeBehaviour { log_writes, keep_writes, serve_hits, admit_reads }
 }

@@ -81,30 +81,31 @@ pub(crate) enum Change {
     },
 }
 
-/// How far a request has come. Each kind uses some of these, in this order.
+/// The last thing that a request asked for. The request is stepped again once it has that. Each kind uses some of these,
+/// in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Begin,
-    /// Has its lock; from here on alone with its blocks.
-    Locked,
-    /// Waits for space at the origin.
+    /// Its lock. With it, the request is alone with its blocks.
+    Locking,
+    /// Space at the origin.
     Asking,
-    /// Waits for what the origin keeps ahead for files that grow, and has not got for this one.
+    /// The space that the origin keeps for other files that grow.
     MakingRoom,
-    /// Has the bytes that it needs around its own.
-    Gathered,
-    /// What it makes stale on flash is durably dropped.
-    Dropped,
-    /// The origin did it.
+    /// The bytes around its own.
+    Gathering,
+    /// That the log durably drops what the change makes stale on flash.
+    Dropping,
+    /// The change at the origin.
     AtOrigin,
-    /// The origin made the file as long as it must be.
-    Resized,
-    /// In effect; only durability is waited for.
+    /// The file's length at the origin.
+    Resizing,
+    /// Nothing: the change is in effect, and may still have to become durable.
     Applied,
-    /// Durable in the log.
-    Durable,
-    /// Durable at the origin.
-    OriginSynced,
+    /// A commit of the log.
+    Syncing,
+    /// A sync of the origin.
+    SyncingOrigin,
 }
 
 /// What a step of a request ends with.

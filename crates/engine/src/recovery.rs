@@ -71,8 +71,8 @@ pub fn format_pool(
         dirty_blocks: 0,
         boot: [0; 16],
         claim: [0; 16],
-        packed: false,
-        blanks: false,
+        may_have_packed: false,
+        may_have_blanks: false,
     };
     frames.resize(frames.len().next_multiple_of(headpond_base::BLOCK), 0);
     let block = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();

@@ -347,7 +347,7 @@ pub struct Served {
     pub hit_blocks: u32,
     /// Blocks from the origin.
     pub miss_blocks: u32,
-    /// It let nothing in, by its treatment or as part of a long sequential stream.
+    /// It let nothing in, by its treatment or as part of a long sequential run.
     pub bypassed: bool,
 }
 

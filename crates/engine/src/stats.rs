@@ -26,7 +26,7 @@ pub struct Stats {
     pub origin_hits_blocks: u64,
     /// Blocks that had to come from the origin.
     pub read_miss_blocks: u64,
-    /// Reads and writes that passed by the cache, by a rule or as part of a sequential stream: the reads let
+    /// Reads and writes that passed by the cache, by a rule or as part of a sequential run: the reads let
     /// nothing in, the writes went to the origin alone.
     pub bypassed_reads: u64,
     /// See `bypassed_reads`.

@@ -5,12 +5,12 @@
 
 use headpond_base::{Class, Compression};
 
-use crate::modes::ModeRules;
+use crate::modes::ModeBehaviour;
 
 /// The requester, and what the rules decided for the request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Treatment {
-    /// The process that asks, to tell one stream from another; 0 if that is not known, as for pages that
+    /// The process that asks, to tell its sequential runs from those of others; 0 if that is not known, as for pages that
     /// the kernel's own threads write back.
     pub process: u32,
     /// The user whose quota and reserves at the origin the request counts against.
@@ -36,9 +36,9 @@ pub enum Handling {
     ReadOnly,
     /// Reads are let in; writes go to the origin and are kept as clean (write-through).
     WriteThrough,
-    /// As the cache mode says, and writes go through the log or fail: a program was told that they are whole or
-    /// not at all, and writes no copy of his own any more. So no stream passes by, and once the flash has failed
-    /// an error is better than half a page.
+    /// As the cache mode says, but writes go through the log or fail: headpond promised a program untorn writes, and
+    /// the program no longer writes a copy of its own. So no sequential run bypasses the log, and once the flash has
+    /// failed an error is better than half a page.
     Whole,
 }
 
@@ -46,13 +46,13 @@ impl Handling {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Cache, Self::Bypass, Self::ReadOnly, Self::WriteThrough, Self::Whole];
 
-    /// What is left of a cache mode's rules.
-    pub(crate) const fn limit(self, mode: ModeRules) -> ModeRules {
+    /// What is left of what a cache mode does.
+    pub(crate) const fn limit(self, mode: ModeBehaviour) -> ModeBehaviour {
         match self {
             Self::Cache | Self::Whole => mode,
-            Self::Bypass => ModeRules { log_writes: false, keep_writes: false, admit_reads: false, ..mode },
-            Self::ReadOnly => ModeRules { log_writes: false, keep_writes: false, ..mode },
-            Self::WriteThrough => ModeRules { log_writes: false, ..mode },
+            Self::Bypass => ModeBehaviour { log_writes: false, keep_writes: false, admit_reads: false, ..mode },
+            Self::ReadOnly => ModeBehaviour { log_writes: false, keep_writes: false, ..mode },
+            Self::WriteThrough => ModeBehaviour { log_writes: false, ..mode },
         }
     }
 }
@@ -60,14 +60,14 @@ impl Handling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modes::rules;
+    use crate::modes::behaviour;
     use headpond_base::CacheMode;
 
     #[test]
     fn a_treatment_never_allows_what_the_mode_does_not() {
         for mode in CacheMode::ALL {
             for handling in Handling::ALL {
-                let (all, left) = (rules(mode), handling.limit(rules(mode)));
+                let (all, left) = (behaviour(mode), handling.limit(behaviour(mode)));
                 assert!(all.log_writes || !left.log_writes);
                 assert!(all.keep_writes || !left.keep_writes);
                 assert!(all.admit_reads || !left.admit_reads);

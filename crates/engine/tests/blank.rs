@@ -41,7 +41,8 @@ fn restart(world: &mut World, file: ObjectId, config: Config) -> ObjectId {
 }
 
 fn says_blanks(world: &World) -> [bool; 2] {
-    SUPERBLOCK_SLOTS.map(|at| decode_superblock(&world.flash.0[at as usize..at as usize + BLOCK]).unwrap().blanks)
+    SUPERBLOCK_SLOTS
+        .map(|at| decode_superblock(&world.flash.0[at as usize..at as usize + BLOCK]).unwrap().may_have_blanks)
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn a_pool_of_a_headpond_without_blank_records_is_read_and_gets_the_feature_befor
     assert!(world.engine.stats().packed_blocks > 0);
     for at in SUPERBLOCK_SLOTS.map(|at| at as usize) {
         let superblock = decode_superblock(&world.flash.0[at..at + BLOCK]).unwrap();
-        let older = encode_superblock(&headpond_format::Superblock { blanks: false, ..superblock });
+        let older = encode_superblock(&headpond_format::Superblock { may_have_blanks: false, ..superblock });
         world.flash.0[at..at + BLOCK].copy_from_slice(&older);
     }
     file = restart(&mut world, file, config(Compression::Off));

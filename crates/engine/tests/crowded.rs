@@ -19,7 +19,7 @@ const STRIDE: u64 = 2 << 20;
 fn tight() -> Geometry {
     let usual = Geometry::with_segment_bytes(POOL, 2 << 20);
     let rows = u64::from(usual.segments) * SegmentRow::BYTES_MAX as u64;
-    Geometry { checkpoint_bytes: (usual.map_bytes() + rows + (32 << 10)).next_multiple_of(BLOCK), ..usual }
+    Geometry { area_bytes: (usual.map_bytes() + rows + (32 << 10)).next_multiple_of(BLOCK), ..usual }
 }
 
 fn config() -> Config {

@@ -171,8 +171,8 @@ fn in_use() -> Flash {
         dirty_blocks: map.dirty(),
         boot: [0; 16],
         claim: [0; 16],
-        packed: false,
-        blanks: false,
+        may_have_packed: false,
+        may_have_blanks: false,
         ..before.superblock
     };
     let start = superblock.geometry.checkpoint_start(1);

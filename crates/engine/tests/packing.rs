@@ -85,8 +85,8 @@ fn nothing_is_packed_before_the_superblock_says_so_and_then_it_says_so_for_good(
     let says = |world: &World| {
         SUPERBLOCK_SLOTS.map(|at| {
             let superblock = decode_superblock(&world.flash.0[at as usize..at as usize + 4096]).unwrap();
-            assert_eq!(superblock.packed, superblock.blanks);
-            superblock.packed
+            assert_eq!(superblock.may_have_packed, superblock.may_have_blanks);
+            superblock.may_have_packed
         })
     };
     let mut world = World::new(config(Compression::Off));

@@ -263,8 +263,8 @@ fn a_failed_write_beside_another_does_not_show_after_a_sync_and_a_crash() {
 fn a_sync_after_a_failed_write_fails_while_the_log_has_no_room_to_say_so() {
     let geometry = world::geometry();
     let rows = u64::from(geometry.segments) * headpond_format::SegmentRow::BYTES_MAX as u64;
-    let checkpoint_bytes = (geometry.map_bytes() + rows + (8 << 10)).next_multiple_of(4096);
-    let mut world = World::on(Geometry { checkpoint_bytes, ..geometry }, config(CacheMode::WriteBack));
+    let area_bytes = (geometry.map_bytes() + rows + (8 << 10)).next_multiple_of(4096);
+    let mut world = World::on(Geometry { area_bytes, ..geometry }, config(CacheMode::WriteBack));
     // Nothing gets to the origin.
     world.refuse_resizes = u32::MAX;
     let mut named = 1;

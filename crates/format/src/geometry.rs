@@ -37,7 +37,7 @@ pub struct Geometry {
     /// How many segments there are.
     pub segments: u32,
     /// Bytes of each of the two checkpoint areas.
-    pub checkpoint_bytes: u64,
+    pub area_bytes: u64,
     /// Where the first segment starts, in bytes.
     pub segments_start: u64,
 }
@@ -78,14 +78,14 @@ impl Geometry {
         let objects = (bytes / 128).clamp(least, most);
         let heads = (64 << 10) + bytes / segment_bytes * SegmentRow::BYTES_MAX as u64;
         let map = bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK;
-        let checkpoint_bytes = (map + objects + heads).next_multiple_of(BLOCK_U64);
-        let segments_start = (CHECKPOINT_START + 2 * checkpoint_bytes).next_multiple_of(segment_bytes.min(1 << 20));
+        let area_bytes = (map + objects + heads).next_multiple_of(BLOCK_U64);
+        let segments_start = (CHECKPOINT_START + 2 * area_bytes).next_multiple_of(segment_bytes.min(1 << 20));
         let segments = bytes.saturating_sub(segments_start) / segment_bytes;
         Self {
             pool_bytes: bytes,
             segment_bytes: u32::try_from(segment_bytes).expect("segments are at most 64 MiB"),
             segments: u32::try_from(segments).expect("at most 4 PiB in segments of 64 MiB"),
-            checkpoint_bytes,
+            area_bytes,
             segments_start,
         }
     }
@@ -105,7 +105,7 @@ impl Geometry {
     /// Where checkpoint area 0 or 1 starts, in bytes.
     #[must_use]
     pub const fn checkpoint_start(&self, area: usize) -> u64 {
-        CHECKPOINT_START + self.checkpoint_bytes * (area as u64 & 1)
+        CHECKPOINT_START + self.area_bytes * (area as u64 & 1)
     }
 
     /// Blocks of one segment, its head and footer included.

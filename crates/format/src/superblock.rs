@@ -70,9 +70,9 @@ pub struct Superblock {
     /// were both used since have different claims. Zeros if no headpond that draws claims has used the pool.
     pub claim: [u8; 16],
     /// The log may have packed records. Set durably before the first is written, and never cleared.
-    pub packed: bool,
-    /// The log may have blank records; set like `packed`. A headpond that knew packed records only did not set it.
-    pub blanks: bool,
+    pub may_have_packed: bool,
+    /// The log may have blank records; set like `may_have_packed`. A headpond that knew packed records only did not set it.
+    pub may_have_blanks: bool,
 }
 
 /// The incompatible feature of packed records. A program that does not know them would misread their slots.
@@ -135,7 +135,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.epoch = superblock.epoch.0.into();
     raw.list_generation = superblock.members.generation().into();
     raw.owner = superblock.owner.0.into();
-    raw.area_bytes = geometry.checkpoint_bytes.into();
+    raw.area_bytes = geometry.area_bytes.into();
     raw.checkpoint_bytes = superblock.checkpoint_bytes.into();
     raw.synced_through = superblock.synced_through.0.into();
     raw.synced_host = superblock.synced_host.0.into();
@@ -158,7 +158,8 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.boot = superblock.boot;
     raw.claim = superblock.claim;
     let feature = |is: bool, bit: u64| if is { bit } else { 0 };
-    raw.incompatible = (feature(superblock.packed, PACKED) | feature(superblock.blanks, BLANKS)).into();
+    raw.incompatible =
+        (feature(superblock.may_have_packed, PACKED) | feature(superblock.may_have_blanks, BLANKS)).into();
     let mut block = vec![0; BLOCK];
     block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
     let checksum = bytes_checksum(&block);
@@ -197,13 +198,13 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         pool_bytes: own.bytes,
         segment_bytes,
         segments: raw.segments.get(),
-        checkpoint_bytes: raw.area_bytes.get(),
+        area_bytes: raw.area_bytes.get(),
         segments_start: own.start,
     };
     check_geometry(&geometry, &members)?;
     let path_len = raw.path_len.get() as usize;
     let path = raw.path.get(..path_len).ok_or(senseless("path longer than its room"))?;
-    if raw.checkpoint_bytes.get() > geometry.checkpoint_bytes || raw.checkpoint_area > 1 {
+    if raw.checkpoint_bytes.get() > geometry.area_bytes || raw.checkpoint_area > 1 {
         return Err(senseless("checkpoint outside its area"));
     }
     Ok(Superblock {
@@ -224,23 +225,22 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
         claim: raw.claim,
-        packed: raw.incompatible.get() & PACKED != 0,
-        blanks: raw.incompatible.get() & BLANKS != 0,
+        may_have_packed: raw.incompatible.get() & PACKED != 0,
+        may_have_blanks: raw.incompatible.get() & BLANKS != 0,
     })
 }
 
 /// Every later computation with the geometry relies on these bounds, and on those of the list of members.
 fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> {
     let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
-    let areas_end =
-        geometry.checkpoint_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
+    let areas_end = geometry.area_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
     let slots: u64 = members.iter().map(|(_, member)| u64::from(member.slots)).sum();
     let fits = geometry.segment_bytes.is_power_of_two()
         && geometry.segment_bytes as usize >= 16 * BLOCK
         && geometry.segments_start.is_multiple_of(BLOCK as u64)
         && geometry.segments > 0
-        && geometry.checkpoint_bytes.is_multiple_of(BLOCK as u64)
-        && geometry.checkpoint_bytes >= 2 * BLOCK as u64
+        && geometry.area_bytes.is_multiple_of(BLOCK as u64)
+        && geometry.area_bytes >= 2 * BLOCK as u64
         && whole <= Location::END.0 * BLOCK_U64
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
         && u64::from(geometry.segments) <= slots;
@@ -272,8 +272,8 @@ mod tests {
             dirty_blocks: 5,
             boot: [6; 16],
             claim: [8; 16],
-            packed: false,
-            blanks: false,
+            may_have_packed: false,
+            may_have_blanks: false,
         }
     }
 
@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn each_feature_has_a_bit_of_its_own() {
-        for (packed, blanks) in [(false, false), (true, false), (false, true), (true, true)] {
-            let superblock = Superblock { packed, blanks, ..example() };
+        for (may_have_packed, may_have_blanks) in [(false, false), (true, false), (false, true), (true, true)] {
+            let superblock = Superblock { may_have_packed, may_have_blanks, ..example() };
             let block = encode_superblock(&superblock);
-            assert_eq!(block[16], u8::from(packed) | u8::from(blanks) << 1);
+            assert_eq!(block[16], u8::from(may_have_packed) | u8::from(may_have_blanks) << 1);
             assert_eq!(decode_superblock(&block), Ok(superblock));
         }
     }

@@ -34,7 +34,7 @@ const GEOMETRY: Geometry = Geometry {
     pool_bytes: 0x4000_0000,
     segment_bytes: 0x20_0000,
     segments: 0x1ef,
-    checkpoint_bytes: 0x0101_2000,
+    area_bytes: 0x0101_2000,
     segments_start: 0x0210_0000,
 };
 
@@ -57,8 +57,8 @@ fn superblock(origin: bool) -> Superblock {
         dirty_blocks: 0x4142_4344_4546_4748,
         boot: [0; 16],
         claim: [0; 16],
-        packed: false,
-        blanks: false,
+        may_have_packed: false,
+        may_have_blanks: false,
     }
 }
 
@@ -370,9 +370,12 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
         ("entries", entry_bytes()),
         ("footer", encode_footer(&segment_head(), &summary())),
         ("block-checksums", block_checksums()),
-        ("packed-superblock", encode_superblock(&Superblock { packed: true, ..superblock(true) })),
+        ("packed-superblock", encode_superblock(&Superblock { may_have_packed: true, ..superblock(true) })),
         ("packed-entries", packed_entry_bytes()),
-        ("blank-superblock", encode_superblock(&Superblock { packed: true, blanks: true, ..superblock(true) })),
+        (
+            "blank-superblock",
+            encode_superblock(&Superblock { may_have_packed: true, may_have_blanks: true, ..superblock(true) }),
+        ),
         ("blank-entries", blank_entry_bytes()),
         ("ctime-entries", ctime_entry_bytes()),
         ("volume-entries", volume_entry_bytes()),
@@ -429,7 +432,7 @@ fn the_frames_that_version_2_wrote_are_read_as_they_were_meant() {
 #[test]
 fn packed_records_are_read_as_they_were_meant() {
     let golden = |name| sparse::read(&path(VERSION, name));
-    let superblock = Superblock { packed: true, ..superblock(true) };
+    let superblock = Superblock { may_have_packed: true, ..superblock(true) };
     assert_eq!(decode_superblock(&golden("packed-superblock")), Ok(superblock));
     assert_eq!(Entry::decode_all(&golden("packed-entries")), Ok(packed_entries()));
     for name in ["packed-record-lz4", "packed-record-zstd"] {
@@ -443,7 +446,7 @@ fn packed_records_are_read_as_they_were_meant() {
 #[test]
 fn blank_records_are_read_as_they_were_meant() {
     let golden = |name| sparse::read(&path(VERSION, name));
-    let superblock = Superblock { packed: true, blanks: true, ..superblock(true) };
+    let superblock = Superblock { may_have_packed: true, may_have_blanks: true, ..superblock(true) };
     assert_eq!(decode_superblock(&golden("blank-superblock")), Ok(superblock));
     assert_eq!(Entry::decode_all(&golden("blank-entries")), Ok(blank_entries()));
 }

@@ -50,7 +50,7 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
     if head.pool != superblock.pool || head.counter != superblock.counter {
         return Err(fail(Damage::Foreign(WHAT)));
     }
-    if head.frame_bytes > geometry.checkpoint_bytes - BLOCK as u64 {
+    if head.frame_bytes > geometry.area_bytes - BLOCK as u64 {
         return Err(fail(Damage::Senseless(WHAT, "longer than its area")));
     }
     let len = usize::try_from(head.frame_bytes).map_err(|_| fail(Damage::Senseless(WHAT, "too long")))?;

@@ -8,7 +8,8 @@
 //! - A state only gets worse while the pool is in use: what a member refused may be lost even if its next write
 //!   succeeds.
 //! - The pool takes writes only while all its members do. No segment is protected yet, and the log has one order: once
-//!   a batch is lost, no later one counts, on whichever member it lies.
+//!   a batch is lost, no later one counts, on whichever member it lies. With mirrors or parity, a pool could take
+//!   writes as long as each segment has a member that works.
 
 use headpond_base::{Errno, MemberId};
 

@@ -1,10 +1,11 @@
 //! The segment table: the state of each segment, how many live blocks it has, and when it may be reused.
 //!
-//! A segment that reclaim has emptied waits until all three hold. Then it is free:
+//! A segment that reclaim has emptied waits until all four hold. Then it is free:
 //! 1. Everything appended before it was emptied is durable: the copies of moved blocks, the entries for destaged ones.
 //! 2. The checkpoint that counts starts after the segment's last entry, so no replay needs it. Otherwise, once the
 //!    newer version in this segment is overwritten, an old version in another segment would come back.
 //! 3. No checkpoint that is still being written began before it was emptied: such a checkpoint may point here.
+//! 4. No read or write of it is under way.
 
 use std::collections::VecDeque;
 

@@ -21,7 +21,7 @@ const KEPT: usize = 8;
 /// All doors of one shard.
 pub(crate) struct Doors {
     /// In the order of their names.
-    open: Vec<Open>,
+    open: Vec<OpenDoor>,
     /// The door served last. The next one in order follows.
     served: Option<DoorId>,
     limit: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Doors {
 }
 
 /// One door.
-struct Open {
+struct OpenDoor {
     id: DoorId,
     door: Box<dyn Door>,
     watch: WatchToken,
@@ -48,7 +48,7 @@ impl Doors {
     /// Serves one more door, if it can be watched. Call this in the order of names.
     pub(crate) fn admit(&mut self, id: DoorId, door: Box<dyn Door>, reactor: &mut dyn Reactor) {
         if let Some(watch) = door.descriptor().ok().and_then(|descriptor| reactor.watch(descriptor)) {
-            self.open.push(Open { id, door, watch, has_more: false, under_way: 0, answered: 0 });
+            self.open.push(OpenDoor { id, door, watch, has_more: false, under_way: 0, answered: 0 });
         }
     }
 
@@ -114,7 +114,7 @@ impl Doors {
     /// The counts of each door.
     pub(crate) fn stats(&self) -> Vec<DoorStats> {
         let stats =
-            |open: &Open| DoorStats { door: open.id, under_way: open.under_way as u64, answered: open.answered };
+            |open: &OpenDoor| DoorStats { door: open.id, under_way: open.under_way as u64, answered: open.answered };
         self.open.iter().map(stats).collect()
     }
 

@@ -41,7 +41,7 @@ use crate::removed::RemovedFiles;
 pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     open: Descriptors<Attached>,
-    closing: Closing,
+    closing: ClosingFiles,
     root: Option<Root>,
     removed: RemovedFiles,
     crowd: Crowd,
@@ -83,7 +83,7 @@ struct Attached {
 
 /// The objects whose released files are not closed yet, each with its number of such files.
 #[derive(Default)]
-struct Closing {
+struct ClosingFiles {
     shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
 }
 
@@ -93,7 +93,7 @@ struct Closed {
     shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
 }
 
-impl Closing {
+impl ClosingFiles {
     fn add(&self, object: ObjectId) -> Closed {
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).entry(object).or_default() += 1;
         Closed { object, shared: self.shared.clone() }
@@ -169,7 +169,7 @@ impl FileOrigin {
         Self {
             files: RwLock::default(),
             open: Descriptors::new(budget.files),
-            closing: Closing::default(),
+            closing: ClosingFiles::default(),
             root,
             removed: RemovedFiles::default(),
             crowd: Crowd::default(),

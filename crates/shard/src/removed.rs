@@ -35,10 +35,10 @@ pub(crate) struct RemovedFiles {
 /// A removed file. It counts as closed when its last clone is dropped. Drop it after the descriptors.
 #[derive(Clone)]
 pub struct RemovedFile {
-    open: Arc<Open>,
+    open: Arc<StillOpen>,
 }
 
-struct Open {
+struct StillOpen {
     number: u64,
     shared: Arc<Shared>,
 }
@@ -76,7 +76,7 @@ impl RemovedFiles {
         files.next += 1;
         files.open.insert(number, Instant::now() + patience);
         drop(files);
-        RemovedFile { open: Arc::new(Open { number, shared: self.shared.clone() }) }
+        RemovedFile { open: Arc::new(StillOpen { number, shared: self.shared.clone() }) }
     }
 
     /// Calls `ask`, which needs space. Repeats it without space as long as files are about to close.
@@ -145,7 +145,7 @@ impl Shared {
     }
 }
 
-impl Drop for Open {
+impl Drop for StillOpen {
     fn drop(&mut self) {
         let mut files = self.shared.locked();
         files.open.remove(&self.number);

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 }
 
 /// A request that the engine has.
-pub(crate) struct Pending {
+pub(crate) struct Unanswered {
     pub(crate) answer: Answer,
     pub(crate) operation: Option<Operation>,
     pub(crate) since: Instant,
@@ -44,7 +44,7 @@ pub(crate) enum RequestWay {
 /// All requests, by number: a look-up is an index.
 pub(crate) struct NumberedRequests {
     /// Each place with its number of uses. That number is the upper half of a request's number.
-    places: Vec<(u32, Option<Pending>)>,
+    places: Vec<(u32, Option<Unanswered>)>,
     free: Vec<u32>,
     /// The answer to the remaining requests.
     pub(crate) end: Errno,
@@ -73,11 +73,11 @@ impl NumberedRequests {
         });
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
-        place.1 = Some(Pending { answer: item.answer, operation: item.operation, since: item.since, kind, way });
+        place.1 = Some(Unanswered { answer: item.answer, operation: item.operation, since: item.since, kind, way });
         (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
     }
 
-    fn place(&mut self, id: RequestId) -> Option<&mut Option<Pending>> {
+    fn place(&mut self, id: RequestId) -> Option<&mut Option<Unanswered>> {
         let place = self.places.get_mut(id.0 as u32 as usize)?;
         (u64::from(place.0) == id.0 >> 32).then_some(&mut place.1)
     }
@@ -88,7 +88,7 @@ impl NumberedRequests {
     }
 
     /// Takes a request out, to answer it.
-    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Unanswered> {
         let pending = self.place(id)?.take()?;
         self.free.push(id.0 as u32);
         Some(pending)

@@ -5,11 +5,11 @@ use headpond_engine::{FlashRead, Request, Verdict};
 use headpond_format::OriginName;
 
 use crate::content::Content;
-use crate::core::Restored;
 use crate::flash::{Cut, SimFlash};
 use crate::origin::{FileId, OriginChange, SpaceKind};
 use crate::rng::Rng;
 use crate::sim::{Asked, Door, Sim};
+use crate::under_test::Restored;
 
 /// Reads for recovery, with errors now and then.
 struct Reader<'a> {
@@ -420,7 +420,7 @@ impl Sim<'_> {
     fn judge_outside(
         &mut self,
         restored: &mut dyn Restored,
-        known: &crate::core::Known,
+        known: &crate::under_test::Known,
         outside: &Outside,
         verdict: &Verdict,
     ) -> Result<(), String> {

@@ -18,11 +18,11 @@ use headpond_engine::{Config, Mutation, Treatment};
 use headpond_format::Geometry;
 
 use crate::content::{Content, ContentChange};
-use crate::core::{Maker, Real};
 use crate::flash::Cut;
 use crate::origin::{FileId, SpaceKind};
 use crate::scenario::{Faults, Options, Scenario};
 use crate::sim::Sim;
+use crate::under_test::{Maker, Real};
 use crate::{Cases, Failure};
 
 /// One of the operations.

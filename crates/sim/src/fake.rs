@@ -10,7 +10,7 @@ use headpond_engine::{
 };
 use headpond_format::{Geometry, OriginName};
 
-use crate::core::{Core, Known, Maker, Restored};
+use crate::under_test::{Known, Maker, Restored, UnderTest};
 
 /// Planted bugs of the fake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,7 +259,7 @@ fn set_ticket(effect: &mut Effect, new: Ticket) {
     }
 }
 
-impl Core for Fake {
+impl UnderTest for Fake {
     fn sequential_writes(&self) -> Option<u64> {
         Some(0)
     }
@@ -341,7 +341,7 @@ impl Restored for FakeRestored {
         0
     }
 
-    fn start(self: Box<Self>, _config: Config, _now: Nanos) -> Box<dyn Core> {
+    fn start(self: Box<Self>, _config: Config, _now: Nanos) -> Box<dyn UnderTest> {
         Box::new(Fake::new(self.0))
     }
 }

@@ -11,7 +11,6 @@ mod campaign;
 mod card;
 mod configuration;
 mod content;
-mod core;
 mod crash;
 mod destage_arguments;
 mod exhaustive;
@@ -37,6 +36,7 @@ mod sim;
 mod thoroughness;
 mod timed;
 mod tree;
+mod under_test;
 mod untorn;
 mod uses;
 mod volumes;
@@ -272,5 +272,5 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<HistorySums, Failure> {
     if options.names {
         return names::run(seed, options, options.planted);
     }
-    run::run(seed, options, &core::Real)
+    run::run(seed, options, &under_test::Real)
 }

@@ -4,11 +4,11 @@ use headpond_base::{CacheMode, Nanos, PoolId};
 use headpond_engine::{Class, Compression, FlushId, Handling, Treatment};
 
 use crate::content::{Content, ContentChange};
-use crate::core::Maker;
 use crate::origin::{FileId, Name};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, USER, class};
 use crate::sim::Sim;
+use crate::under_test::Maker;
 use crate::{Failure, HistorySums};
 
 /// Separates the draws of settings from those of operations.

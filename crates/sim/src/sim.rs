@@ -11,12 +11,12 @@ use headpond_format::FileIdentity;
 
 use crate::configuration::{Moment, MutationId};
 use crate::content::{Content, ContentChange, WriterId, fill};
-use crate::core::Maker;
 use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
 use crate::rng::Rng;
 use crate::scenario::{Options, Scenario, USER};
 use crate::thoroughness::Thoroughness;
+use crate::under_test::Maker;
 use crate::world::{NameOperation, World};
 
 /// What the front door waits for.

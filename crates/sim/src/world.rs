@@ -11,11 +11,11 @@ use headpond_engine::{Effect, Mutation, Outcome, Reply, Request, RequestId, Room
 use headpond_format::Address;
 
 use crate::above::{Above, let_go};
-use crate::core::Core;
 use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::origin::{FileId, Name, OriginChange, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
+use crate::under_test::UnderTest;
 
 /// A directory operation that comes with a request.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub(crate) struct World {
     mutation: Option<Mutation>,
     pub(crate) flash: SimFlash,
     pub(crate) origin: SimOrigin,
-    pub(crate) core: Option<Box<dyn Core>>,
+    pub(crate) core: Option<Box<dyn UnderTest>>,
     pub(crate) faults: Faults,
     pub(crate) injected: Injected,
     pub(crate) replies: VecDeque<(RequestId, Reply)>,

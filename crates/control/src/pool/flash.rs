@@ -404,8 +404,8 @@ mod tests {
             dirty_blocks: 0,
             boot: [0; 16],
             claim: [0; 16],
-            packed: false,
-            blanks: false,
+            may_have_packed: false,
+            may_have_blanks: false,
         }
     }
 

@@ -139,7 +139,7 @@ impl Destage {
         self.flushes.iter().map(move |flush| flush.progress(now))
     }
 
-    /// These objects changed in this turn, and may have nothing more to do for a flush.
+    /// These objects changed in this cycle of the engine, and may have nothing more to do for a flush.
     pub(crate) fn have_changed(&mut self, touched: &[ObjectId]) {
         if !self.flushes.is_empty() {
             self.changed.extend_from_slice(touched);
@@ -185,7 +185,7 @@ impl Destaging<'_> {
         self.destage.flushes.push(flush);
     }
 
-    /// Ends flushes early, by their names: whoever waits is told this. Whether there were any.
+    /// Ends flushes early, by their names, with this error for all that wait. Returns whether there were any.
     pub(crate) fn cancel_flushes_of(&mut self, which: impl Fn(Option<FlushId>) -> bool, error: Errno) -> bool {
         let before = self.destage.flushes.len();
         for flush in self.destage.flushes.extract_if(.., |flush| which(flush.id)) {

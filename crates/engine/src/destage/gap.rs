@@ -112,11 +112,11 @@ impl Destaging<'_> {
             job.groups[index].reading += 1;
             let blocks = to.0 - first.0;
             let len = u32::try_from(blocks * BLOCK_U64).expect("a write is at most 1 MiB");
-            let pending =
+            let effect =
                 JobEffect::Fill { job: id, filling: Filling { group: index, first, blocks, slots: Vec::new() } };
             let offset = first.byte();
             self.stats.gap_reads += 1;
-            self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginRead { ticket, object, offset, len });
+            self.outbox.start(Purpose::Destage(effect), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
     }
 
@@ -156,8 +156,8 @@ impl Destaging<'_> {
         let (object, end) = (job.object, offset + data.len() as u64);
         let data = vec![data];
         self.stats.joined_writes += 1;
-        let pending = JobEffect::Write { job: id, end, what: Written::Group(index) };
-        self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
+        let effect = JobEffect::Write { job: id, end, what: Written::Group(index) };
+        self.outbox.start(Purpose::Destage(effect), |ticket| Effect::OriginWrite {
             ticket,
             object,
             offset,
@@ -220,7 +220,7 @@ impl Destaging<'_> {
 
 /// Whether the origin's file is known to go on up to here at least.
 fn open_to(known: &Object, to: Block) -> bool {
-    known.origin_size != u64::MAX && to.byte() <= known.origin_end().min(known.state.size)
+    known.origin_size.is_known() && to.byte() <= known.origin_end().min(known.state.size)
 }
 
 /// What lies from `from` up to `to`.

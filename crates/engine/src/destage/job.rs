@@ -19,13 +19,14 @@ use super::moves::Moves;
 use super::run::{DirtyPart, Run, pieces};
 use super::{Destaging, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
+use crate::origin_size::OriginSize;
 use crate::purpose::{JobEffect, JobId, Purpose, Written};
 
 /// A round begins no more writes once the origin refused so many: it may be gone, or full.
 const REFUSALS_MAX: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum JobStage {
     /// Waits until the log durably knows.
     Announced(Sequence),
     /// The file is cut here: all behind is nothing.
@@ -49,7 +50,7 @@ enum Stage {
 
 pub(super) struct Job {
     pub(super) object: ObjectId,
-    stage: Stage,
+    stage: JobStage,
     pub(super) from: Block,
     /// About so many blocks: it ends with the first write that brings them. 0: none.
     aim: u64,
@@ -174,7 +175,7 @@ impl Destaging<'_> {
         if known.trust.begin_change() && known.persisted && !failed {
             self.store.persist(object);
         }
-        let stage = Stage::Announced(self.store.want_all_durable());
+        let stage = JobStage::Announced(self.store.want_changes_durable());
         let job = Job {
             object,
             stage,
@@ -232,7 +233,7 @@ impl Destaging<'_> {
                 return false;
             }
             match job.stage {
-                Stage::Announced(sequence) => {
+                JobStage::Announced(sequence) => {
                     if self.store.log().durable() < sequence && self.store.takes_writes() {
                         return true;
                     }
@@ -245,13 +246,13 @@ impl Destaging<'_> {
                     }
                     self.cut_or_pick(id, job);
                 }
-                Stage::Cutting(_) | Stage::Blanking { .. } => {
+                JobStage::Cutting(_) | JobStage::Blanking { .. } => {
                     if !self.shape_is_durable(job.object) {
                         return true;
                     }
                     self.cut_or_pick(id, job);
                 }
-                Stage::Writing => {
+                JobStage::Writing => {
                     self.issue(id, job);
                     if job.under_way > 0 {
                         return true;
@@ -268,19 +269,19 @@ impl Destaging<'_> {
                         return true;
                     }
                 }
-                Stage::Growing { .. } | Stage::Punching => {
+                JobStage::Growing { .. } | JobStage::Punching => {
                     if !self.shape_is_durable(job.object) {
                         return true;
                     }
                     self.give_back_or_stamp(id, job);
                 }
-                Stage::Trimming => self.stamp(id, job),
-                Stage::Stamping => self.sync(id, job),
-                Stage::Syncing if job.only_stamp => {
+                JobStage::Trimming => self.stamp(id, job),
+                JobStage::Stamping => self.sync(id, job),
+                JobStage::Syncing if job.only_stamp => {
                     self.note_stamp(job);
                     return false;
                 }
-                Stage::Syncing => {
+                JobStage::Syncing => {
                     self.count_clean(job);
                     return false;
                 }
@@ -301,7 +302,7 @@ impl Destaging<'_> {
 
     fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
         job.busy = true;
-        let resizes = matches!(job.stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming);
+        let resizes = matches!(job.stage, JobStage::Cutting(_) | JobStage::Growing { .. } | JobStage::Trimming);
         if resizes {
             self.store.known(job.object).job.resizes();
         }
@@ -317,30 +318,30 @@ impl Destaging<'_> {
         let known = self.store.known(object);
         let (valid, size) = (known.state.origin_valid, known.state.size);
         let blanked = job.blanked.filter(|(from, _)| *from <= valid).map(|(_, to)| to);
-        if valid >= known.origin_size {
+        if valid >= known.origin_size.most() {
             return self.pick(job);
         }
         let behind = Block(headpond_base::blocks_for(valid)).byte();
         let promised = known.space.next(behind, true) < size || known.first_data(behind, size).is_some();
         if !promised && blanked.is_none() {
-            job.stage = Stage::Cutting(valid);
+            job.stage = JobStage::Cutting(valid);
             known.space.begin_giving(behind, u64::MAX);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size: valid });
             return;
         }
-        let end = size.min(known.origin_size);
+        let end = size.min(known.origin_size.most());
         if let Some((from, to)) = known.next_blank(blanked.unwrap_or(valid), end) {
             job.blanked = Some((valid, to));
             let keep_space = known.space.is_reserved(from, to);
             if !keep_space {
                 known.space.begin_giving(from, to);
             }
-            job.stage = Stage::Blanking { gives: !keep_space };
+            job.stage = JobStage::Blanking { gives: !keep_space };
             let len = to - from;
             self.origin_step(id, job, |ticket| Effect::OriginZero { ticket, object, offset: from, len, keep_space });
-        } else if known.origin_size > size {
+        } else if known.origin_size.most() > size {
             job.blanked = Some((valid, end));
-            job.stage = Stage::Cutting(size);
+            job.stage = JobStage::Cutting(size);
             known.space.begin_giving(Block(headpond_base::blocks_for(size)).byte(), u64::MAX);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
@@ -363,7 +364,7 @@ impl Destaging<'_> {
         };
         if !job.urgent && !job.waited && !dirty.iter().take(aim).all(durable) {
             job.waited = true;
-            job.stage = Stage::Announced(self.store.want_all_durable());
+            job.stage = JobStage::Announced(self.store.want_changes_durable());
             return;
         }
         let mut picked = Vec::new();
@@ -383,7 +384,7 @@ impl Destaging<'_> {
         job.runs = Run::collect(&picked);
         self.group_runs(job);
         job.began = self.now;
-        job.stage = Stage::Writing;
+        job.stage = JobStage::Writing;
     }
 
     /// Decides which runs go together; those for which the round has no time are left for the next.
@@ -493,7 +494,7 @@ impl Destaging<'_> {
     pub(super) fn write_run(&mut self, id: JobId, job: &mut Job, index: usize) {
         let object = job.object;
         let known = self.store.known(object);
-        let (size, origin_size) = (known.state.size, known.origin_size);
+        let (size, origin_size) = (known.state.size, known.origin_size.most());
         let run = &mut job.runs[index];
         let start = run.first.byte();
         let end = run.end().byte().min(size);
@@ -508,9 +509,9 @@ impl Destaging<'_> {
             if !keep_space {
                 known.space.begin_giving(start, zero_end);
             }
-            let pending = JobEffect::Zero { job: id, run: index, gives: !keep_space };
+            let effect = JobEffect::Zero { job: id, run: index, gives: !keep_space };
             let len = zero_end - start;
-            self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginZero {
+            self.outbox.start(Purpose::Destage(effect), |ticket| Effect::OriginZero {
                 ticket,
                 object,
                 offset: start,
@@ -521,8 +522,8 @@ impl Destaging<'_> {
         }
         let data =
             pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
-        let pending = JobEffect::Write { job: id, end, what: Written::Run(index) };
-        self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
+        let effect = JobEffect::Write { job: id, end, what: Written::Run(index) };
+        self.outbox.start(Purpose::Destage(effect), |ticket| Effect::OriginWrite {
             ticket,
             object,
             offset: start,
@@ -535,13 +536,13 @@ impl Destaging<'_> {
         let object = job.object;
         let known = self.store.known(object);
         let size = known.state.size;
-        if known.job.cut().is_none() && known.origin_size != size {
+        if known.job.cut().is_none() && known.origin_size != OriginSize::Known(size) {
             // Of a file that has this size already, or a larger one, that gives back what is reserved behind it.
-            let gives = known.origin_size > size;
+            let gives = known.origin_size.most() > size;
             if gives {
                 known.space.begin_giving_tail(size);
             }
-            job.stage = Stage::Growing { size, gives };
+            job.stage = JobStage::Growing { size, gives };
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
             self.give_back_or_stamp(id, job);
@@ -557,7 +558,7 @@ impl Destaging<'_> {
         let known = self.store.known(object);
         let size = known.state.size;
         if let Some((from, to)) = known.next_idle() {
-            job.stage = Stage::Punching;
+            job.stage = JobStage::Punching;
             known.space.begin_giving(from, to);
             let len = to - from;
             let effect = |ticket| Effect::OriginZero { ticket, object, offset: from, len, keep_space: false };
@@ -565,8 +566,12 @@ impl Destaging<'_> {
             return;
         }
         let grows = now.since(known.changed_at) < super::QUIET && known.opens > 0 && !waited_for;
-        if known.job.cut().is_none() && known.origin_size == size && !grows && known.space.has_tail(size) {
-            job.stage = Stage::Trimming;
+        if known.job.cut().is_none()
+            && known.origin_size == OriginSize::Known(size)
+            && !grows
+            && known.space.has_tail(size)
+        {
+            job.stage = JobStage::Trimming;
             known.space.begin_giving_tail(size);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
@@ -580,7 +585,7 @@ impl Destaging<'_> {
         if !known.is_file() {
             return self.sync(id, job);
         }
-        job.stage = Stage::Stamping;
+        job.stage = JobStage::Stamping;
         known.changed_in_stamp = false;
         known.trust.gets_stamp();
         known.status_known = false;
@@ -590,7 +595,7 @@ impl Destaging<'_> {
     }
 
     fn sync(&mut self, id: JobId, job: &mut Job) {
-        job.stage = Stage::Syncing;
+        job.stage = JobStage::Syncing;
         if Mutation::CleanBeforeOriginSync.is_planted(self.config.mutation) {
             return;
         }
@@ -602,14 +607,14 @@ impl Destaging<'_> {
     fn note_stamp(&mut self, job: &Job) {
         let log_works = self.store.takes_writes();
         let known = self.store.known(job.object);
-        known.state.flags.unanchored = false;
+        known.name_is_durable();
         // From here on the stamp tells a change by others, also of a file that a direct change had failed on.
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
         if let Some(stamp) = job.stamp {
             known.left_with(stamp, job.status_moves);
             // It was unknown if a write there had failed; nothing else has changed it since the stamp.
-            known.origin_size = stamp.size;
+            known.origin_size = OriginSize::Known(stamp.size);
         }
         known.job.note_synced();
         self.origin_space.note_synced(self.store, job.object);
@@ -627,7 +632,7 @@ impl Destaging<'_> {
         let cut = known.job.cut();
         let valid = cut.unwrap_or(u64::MAX);
         known.job.may_begin();
-        known.state.flags.unanchored = false;
+        known.name_is_durable();
         // A file with a run past the end comes again when it is quiet.
         known.state.flags.attributes_dirty = known.changed_in_stamp || known.space.has_tail(known.state.size);
         known.origin_is_left();
@@ -700,7 +705,7 @@ impl Destaging<'_> {
         if let Some(errno) = failed {
             known.job.fails(errno, again);
             // A size or a time that it gave the file may look right and not be synced.
-            known.state.flags.attributes_dirty = true;
+            known.owes_attributes();
             self.stats.origin_errors += 1;
             self.requests.refused_again(job.object, errno);
         }
@@ -709,11 +714,11 @@ impl Destaging<'_> {
     }
 
     /// An effect of a job is completed; the job is to be stepped. Gives the object whose file the origin has refused to sync.
-    pub(crate) fn answered(&mut self, pending: JobEffect, outcome: Outcome) -> Option<(ObjectId, Errno)> {
-        let id = pending.job();
+    pub(crate) fn answered(&mut self, effect: JobEffect, outcome: Outcome) -> Option<(ObjectId, Errno)> {
+        let id = effect.job();
         let mut job = self.destage.jobs.remove(&id)?;
         let mut refused = None;
-        match pending {
+        match effect {
             JobEffect::Read { reading, .. } => self.run_read(id, &mut job, reading, outcome),
             JobEffect::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
             JobEffect::Write { what: Written::Group(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
@@ -730,7 +735,7 @@ impl Destaging<'_> {
                         known.loses_origin_size();
                         job.write_refused(run, errno);
                     }
-                    _ => known.origin_size = known.origin_size.max(end),
+                    _ => known.origin_size.reaches(end),
                 }
             }
             JobEffect::Zero { run, gives, .. } => {
@@ -754,11 +759,11 @@ impl Destaging<'_> {
         job.busy = false;
         if matches!(
             job.stage,
-            Stage::Cutting(_)
-                | Stage::Punching
-                | Stage::Trimming
-                | Stage::Blanking { gives: true }
-                | Stage::Growing { gives: true, .. }
+            JobStage::Cutting(_)
+                | JobStage::Punching
+                | JobStage::Trimming
+                | JobStage::Blanking { gives: true }
+                | JobStage::Growing { gives: true, .. }
         ) {
             self.origin_space.given(self.store, job.object);
         }
@@ -766,14 +771,19 @@ impl Destaging<'_> {
         match (job.stage, outcome) {
             (stage, Outcome::Failed(errno)) => {
                 job.failed = Some(errno);
-                if matches!(stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming | Stage::Syncing) {
+                if matches!(
+                    stage,
+                    JobStage::Cutting(_) | JobStage::Growing { .. } | JobStage::Trimming | JobStage::Syncing
+                ) {
                     // It may be done all the same; or, if it was not synced, what it was before may be back.
                     known.loses_origin_size();
                 }
-                return (stage == Stage::Syncing).then_some(errno);
+                return (stage == JobStage::Syncing).then_some(errno);
             }
-            (Stage::Cutting(size) | Stage::Growing { size, .. }, _) => known.origin_size = size,
-            (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
+            (JobStage::Cutting(size) | JobStage::Growing { size, .. }, _) => {
+                known.origin_size = OriginSize::Known(size);
+            }
+            (JobStage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }
         None

@@ -208,7 +208,7 @@ pub(crate) struct Destaging<'a> {
     /// Those that wait for a flush, for changes of the other kind or for room.
     pub(crate) requests: &'a mut Requests,
     pub(crate) outbox: &'a mut Outbox,
-    /// Is told of what is clean.
+    /// Learns what is clean.
     pub(crate) keep: &'a mut Keep,
     pub(crate) origin_space: &'a mut OriginSpace,
     pub(crate) leaving: &'a mut LeavingObjects,

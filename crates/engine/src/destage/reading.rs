@@ -39,11 +39,11 @@ impl Destaging<'_> {
     }
 
     fn read_blocks(&mut self, job: JobId, run: &Run, reading: Reading) {
-        let pending = Purpose::Destage(JobEffect::Read { job, reading });
+        let purpose = Purpose::Destage(JobEffect::Read { job, reading });
         self.store.read_flash(
             self.outbox,
             Stretch::of(&run.slots[reading.from..reading.from + reading.count]),
-            pending,
+            purpose,
         );
     }
 

@@ -27,7 +27,7 @@ impl DirtyPart {
     pub(super) fn of(known: &Object, from: Block, most: usize) -> Vec<Self> {
         let data =
             known.map().dirty_from(from).map(|(first, slot)| Self { first, end: first.next(), slot: Some(slot) });
-        let behind = Block(blocks_for(known.state.size.min(known.origin_size)));
+        let behind = Block(blocks_for(known.state.size.min(known.origin_size.most())));
         let parts = known.zeros().within(from, Zeros::END).flat_map(|(first, end)| {
             let there = end.min(behind);
             let starts = (first.0..there.0).step_by(ZEROS_BLOCKS_MAX as usize).map(Block);

@@ -30,7 +30,7 @@ impl Engine {
         }
         for id in dirty {
             let known = self.store.known(id);
-            known.state.flags.attributes_dirty = true;
+            known.owes_attributes();
             // Perhaps written directly, and not synced there: a flush must do that.
             if known.trust.is_changed_directly() {
                 known.past.may_have_been_made();
@@ -154,7 +154,7 @@ impl Engine {
         {
             return how;
         }
-        if self.config.rules_for(how).log_writes {
+        if self.config.behaviour_for(how).log_writes {
             let Some(known) = self.store.get_mut(object) else { return how };
             if !self.sequential.may_switch(known, self.now) {
                 return how;
@@ -220,7 +220,7 @@ impl Engine {
 
     fn step_open(&mut self, id: OpId, op: &mut Op, allocated: u64) -> StepResult {
         if op.stage == Stage::Begin {
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             if !self.wait_durable(id) {
                 return StepResult::Wait;
             }

@@ -52,9 +52,9 @@ impl Engine {
     }
 
     /// An effect of a job is completed.
-    pub(super) fn destage_answered(&mut self, pending: JobEffect, outcome: Outcome) {
-        let job = pending.job();
-        if let Some((object, errno)) = self.destaging().answered(pending, outcome) {
+    pub(super) fn destage_answered(&mut self, effect: JobEffect, outcome: Outcome) {
+        let job = effect.job();
+        if let Some((object, errno)) = self.destaging().answered(effect, outcome) {
             self.origin_refused_sync(object, errno);
         }
         self.move_job_on(job);
@@ -77,12 +77,12 @@ impl Engine {
         self.destaging().begin_flush(op, id, scope);
     }
 
-    /// Ends the flushes of that name early: whoever waits is told so. `false` when there are none.
+    /// Ends the flushes of that name early, with an error for all that wait. `false` if there are none.
     pub(super) fn cancel_flush(&mut self, id: FlushId) -> bool {
         self.destaging().cancel_flushes_of(|flush| flush == Some(id), Errno::CANCELED)
     }
 
-    /// The use of the pool ends: whoever waits for a flush is told so, and what is dirty stays.
+    /// The use of the pool ends: flushes end with an error, and what is dirty stays.
     pub(super) fn cancel_flushes(&mut self) {
         self.destaging().cancel_flushes_of(|_| true, Errno::SHUTDOWN);
     }

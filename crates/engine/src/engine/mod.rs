@@ -1,6 +1,6 @@
 //! The engine: takes requests, completions and the time; gives effects.
 //!
-//! Everything happens in [`Engine::turn`], which runs until nothing more can be done without
+//! Everything happens in [`Engine::cycle`], which runs until nothing more can be done without
 //! an answer from outside. No call goes deeper than one step of one request, so there is no
 //! re-entrance to think about, and one seed fixes the order of everything.
 
@@ -46,7 +46,7 @@ use crate::treatment::Treatment;
 /// Before requests are taken, this many segments should be free.
 const START_RESERVE: usize = 6;
 
-/// With no more objects than this, assertions compare the sums over them with a walk after each turn.
+/// With no more objects than this, assertions compare the sums over them with a walk after each cycle.
 const COUNTED_BY_WALK: usize = 32;
 
 /// The engine of one pool. See the crate's documentation.
@@ -147,7 +147,7 @@ impl Engine {
             self.stats()
         );
         self.store.sync_each(self.config.sync_interval, self.now);
-        self.turn();
+        self.cycle();
     }
 
     /// When [`Engine::advance`] should be called at the latest, if nothing else happens.
@@ -169,7 +169,7 @@ impl Engine {
             self.requests.hold(id, request);
         } else {
             self.begin(id, request);
-            self.turn();
+            self.cycle();
         }
     }
 
@@ -196,8 +196,8 @@ impl Engine {
             }
             Purpose::Gather(read) => self.gathered(read, outcome),
             Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
-            Purpose::Destage(pending) => self.destage_answered(pending, outcome),
-            Purpose::Reclaim(pending) => self.reclaiming().answered(pending, outcome),
+            Purpose::Destage(effect) => self.destage_answered(effect, outcome),
+            Purpose::Reclaim(effect) => self.reclaiming().answered(effect, outcome),
             Purpose::Checkpoint => self.checkpoint_answered(),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
@@ -208,7 +208,7 @@ impl Engine {
             Purpose::Space(object) => self.space_answered(object, outcome),
             Purpose::Look => self.looked_at_origin(&outcome),
         }
-        self.turn();
+        self.cycle();
     }
 
     /// Appends what is to be done, in order.
@@ -272,7 +272,7 @@ impl Engine {
     }
 
     /// Runs until nothing more can be done without an answer from outside.
-    fn turn(&mut self) {
+    fn cycle(&mut self) {
         if !self.life.is_settled() {
             return;
         }

@@ -1,8 +1,8 @@
 //! The present bytes of some blocks, for a request that has their lock.
 //!
 //! Every block comes from one of: a batch in memory, flash (verified), what waits in memory (only where the map has no
-//! slot), the origin, or nowhere, being zeros. A clean block that flash cannot give correctly comes from the origin and
-//! its slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes. A share of what is clean on
+//! slot), the origin, or nowhere, being zeros. A block that flash does not give correctly is read
+//! once more. Then a clean one comes from the origin, and its slot is dropped; a dirty one is an error: never wrong bytes. A share of what is clean on
 //! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
 //! that fails.
 
@@ -42,7 +42,7 @@ impl Gathering<'_> {
             match self.source(op.object, block) {
                 Source::Memory(slot) => {
                     let bytes = self.store.in_batch(op.object, block, slot, &mut unpacked);
-                    if self.config.rules_for(op.how).admit_reads {
+                    if self.config.behaviour_for(op.how).admit_reads {
                         self.used(op.object, block, slot, op.how.class);
                     }
                     self.stats.read_hits_blocks += 1;
@@ -53,7 +53,7 @@ impl Gathering<'_> {
                 Source::Window(held) => {
                     // Copied first: the policy may give it up when it hears of the use.
                     let bytes = BufMut::copy_of(self.store.window().bytes(held)).freeze();
-                    if self.config.rules_for(op.how).admit_reads {
+                    if self.config.behaviour_for(op.how).admit_reads {
                         if held.is_unasked() {
                             let (object, class) = (op.object, op.how.class);
                             self.asked_after_all(object, block, class, &bytes);
@@ -78,7 +78,7 @@ impl Gathering<'_> {
                     }
                     self.stats.read_hits_blocks += slots.len() as u64;
                     op.served.hit_blocks += u32::try_from(slots.len()).expect("a request has few blocks");
-                    if self.config.rules_for(op.how).admit_reads {
+                    if self.config.behaviour_for(op.how).admit_reads {
                         for (at, slot) in (0..).zip(&slots) {
                             self.used(op.object, block.plus(at), *slot, op.how.class);
                         }
@@ -110,7 +110,7 @@ impl Gathering<'_> {
                     op.served.miss_blocks += u32::try_from(run).expect("a request has few blocks");
                     op.parts += 1;
                     let run_span = Span { first: block, end: block.plus(run as u64) };
-                    let admit = self.config.rules_for(op.how).admit_reads.then_some(op.how.class);
+                    let admit = self.config.behaviour_for(op.how).admit_reads.then_some(op.how.class);
                     if admit.is_some() {
                         (0..run as u64).for_each(|at| self.keeping().touched(op.object, block.plus(at)));
                     }
@@ -135,7 +135,7 @@ impl Gathering<'_> {
     fn source(&self, object: ObjectId, block: Block) -> Source {
         let Some(known) = self.store.get(object) else { return Source::Nowhere };
         match known.map().get(block) {
-            Some(slot) if slot.dirty || self.config.rules().serve_hits => {
+            Some(slot) if slot.dirty || self.config.behaviour().serve_hits => {
                 if self.store.is_in_batch(slot) {
                     Source::Memory(slot)
                 } else {
@@ -144,7 +144,7 @@ impl Gathering<'_> {
             }
             None if known.zeros().has(block) => Source::Nowhere,
             _ if block.byte() >= known.origin_end() => Source::Nowhere,
-            None if self.config.rules().serve_hits => {
+            None if self.config.behaviour().serve_hits => {
                 self.store.window().find(object, block).map_or(Source::Origin, Source::Window)
             }
             _ => Source::Origin,
@@ -295,7 +295,7 @@ impl Gathering<'_> {
     fn fetch_again(&mut self, read: &GatherRead, index: usize) {
         let block = read.first.plus(index as u64);
         let how = self.requests.get(read.op).map(|op| op.how);
-        let admit = how.filter(|how| self.config.rules_for(*how).admit_reads).map(|how| how.class);
+        let admit = how.filter(|how| self.config.behaviour_for(*how).admit_reads).map(|how| how.class);
         let span = Span { first: block, end: block.next() };
         self.fetch(read.op, read.object, span, read.out_at + index, admit);
     }

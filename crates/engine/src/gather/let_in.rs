@@ -68,7 +68,7 @@ impl Gathering<'_> {
         room && nameable
             && linked
             && !self.store.is_crowded()
-            && self.config.rules().admit_reads
+            && self.config.behaviour().admit_reads
             && self.store.takes_writes()
             && !self.ending
     }

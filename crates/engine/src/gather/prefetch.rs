@@ -47,14 +47,14 @@ impl Gathering<'_> {
         let able = self.store.log().segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
         // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
-        able && self.config.rules().admit_reads && !sparing
+        able && self.config.behaviour().admit_reads && !sparing
     }
 
     /// A request that followed a trail has what is there of its blocks: what comes next is brought before it is asked for.
     pub(crate) fn bring_ahead(&mut self, op: &Op, span: Span) {
         let object = op.object;
         let window = neighbours::cheap(self.outbox.origin_costs().reads(), self.fetch_most());
-        if window == 1 || !self.config.rules_for(op.how).admit_reads || self.ending || !self.may_bring(object) {
+        if window == 1 || !self.config.behaviour_for(op.how).admit_reads || self.ending || !self.may_bring(object) {
             return;
         }
         let most = (self.keep.unasked_most() as u64 / TRAIL_SHARE).max(window);

@@ -107,7 +107,7 @@ pub(crate) struct Reclaiming<'a> {
     pub(crate) store: &'a mut Store,
     /// Gives up some where nothing else can go.
     pub(crate) keep: &'a mut Keep,
-    /// Is told of dirty blocks that moved.
+    /// Learns which dirty blocks moved.
     pub(crate) destage: &'a mut Destage,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) stats: &'a mut Stats,
@@ -219,14 +219,14 @@ impl Reclaiming<'_> {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
-        let pending = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
+        let purpose = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
         let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
-        self.outbox.start(pending, |ticket| Effect::FlashRead { ticket, at, len: bytes });
+        self.outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len: bytes });
     }
 
     /// Something that reclaim waited for is there.
-    pub(crate) fn answered(&mut self, pending: ReclaimEffect, outcome: Outcome) {
-        match pending {
+    pub(crate) fn answered(&mut self, effect: ReclaimEffect, outcome: Outcome) {
+        match effect {
             ReclaimEffect::Footer { segment, len } => {
                 let bytes = match outcome {
                     Outcome::Bytes(bytes) => Some(bytes),
@@ -413,8 +413,8 @@ impl Reclaiming<'_> {
             victim.under_way += 1;
         }
         let stretch = Stretch::of(&slots);
-        let pending = ReclaimEffect::Move { segment, piece, slots, again };
-        self.store.read_flash(self.outbox, stretch, Purpose::Reclaim(pending));
+        let effect = ReclaimEffect::Move { segment, piece, slots, again };
+        self.store.read_flash(self.outbox, stretch, Purpose::Reclaim(effect));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.

@@ -20,17 +20,17 @@ const CLEAN_UNIT: u64 = 4;
 /// Some blocks of a record, as they are to be stored.
 struct Part {
     blocks: u32,
-    form: Form,
+    form: StoredForm,
 }
 
 /// How they are stored.
-enum Form {
+enum StoredForm {
     Plain,
     Packed(Vec<u8>),
     Blank,
 }
 
-impl Form {
+impl StoredForm {
     fn of(compression: Compression, plain: &[u8]) -> Self {
         if is_blank(plain) {
             return Self::Blank;
@@ -47,9 +47,9 @@ impl Form {
 impl Part {
     fn entry_bytes(&self) -> usize {
         match self.form {
-            Form::Plain => Entry::data_len(self.blocks as usize),
-            Form::Packed(_) => Entry::PACKED_LEN,
-            Form::Blank => Entry::BLANK_LEN,
+            StoredForm::Plain => Entry::data_len(self.blocks as usize),
+            StoredForm::Packed(_) => Entry::PACKED_LEN,
+            StoredForm::Blank => Entry::BLANK_LEN,
         }
     }
 }
@@ -86,7 +86,8 @@ impl Store {
             if entry_bytes > Entry::data_len(record.blocks as usize) {
                 return self.append_plain(whole, kept, class, |payload| payload.copy_from_slice(&plain));
             }
-            let payload = parts.iter().filter(|part| !matches!(part.form, Form::Blank)).map(|part| part.blocks).sum();
+            let payload =
+                parts.iter().filter(|part| !matches!(part.form, StoredForm::Blank)).map(|part| part.blocks).sum();
             self.log.together(record.stream, entry_bytes, payload);
         }
         let mut at = 0;
@@ -95,9 +96,9 @@ impl Store {
             let bytes = &plain[at * BLOCK..(at + part.blocks as usize) * BLOCK];
             at += part.blocks as usize;
             match part.form {
-                Form::Plain => self.append_plain(record, kept, class, |payload| payload.copy_from_slice(bytes)),
-                Form::Packed(packed) => self.append_packed(record, kept, class, packed),
-                Form::Blank => self.append_blank(record, kept, class),
+                StoredForm::Plain => self.append_plain(record, kept, class, |payload| payload.copy_from_slice(bytes)),
+                StoredForm::Packed(packed) => self.append_packed(record, kept, class, packed),
+                StoredForm::Blank => self.append_blank(record, kept, class),
             }
         }
     }
@@ -142,7 +143,7 @@ fn parts(compression: Compression, record: &DataRecord, plain: &[u8]) -> Vec<Par
         let next = if host { block + PACKED_BLOCKS_MAX as u64 } else { (block + 1).next_multiple_of(CLEAN_UNIT) };
         let next = next.min(end);
         let at = |block: u64| usize::try_from(block - record.first.0).expect("a record is bounded") * BLOCK;
-        let form = Form::of(compression, &plain[at(block)..at(next)]);
+        let form = StoredForm::of(compression, &plain[at(block)..at(next)]);
         let blocks = u32::try_from(next - block).expect("a record is bounded");
         match parts.last_mut() {
             Some(last) if last.form.joins(&form) => last.blocks += blocks,

@@ -319,8 +319,8 @@ impl Store {
         Sequence(self.log.next_sequence().0 - 1)
     }
 
-    /// Wants all that is in the log to be durable. Answers with the last of it.
-    pub(crate) fn want_all_durable(&mut self) -> Sequence {
+    /// Wants all changes up to now to be durable. Returns the last entry so far.
+    pub(crate) fn want_changes_durable(&mut self) -> Sequence {
         let last = self.last_entry();
         if self.log.durable() < last {
             self.log.want_sync();

@@ -10,6 +10,7 @@ use crate::dropped::Dropped;
 use crate::last_name::LastName;
 use crate::locks::Locks;
 use crate::object_job::ObjectJob;
+use crate::origin_size::OriginSize;
 use crate::past_pool::PastPool;
 use crate::renames::{RenamesSeen, kept_path};
 use crate::request::{Attributes, OpenObject};
@@ -46,7 +47,7 @@ pub(crate) struct Object {
     pub(crate) active: u32,
     pub(crate) locks: Locks,
     pub(crate) alternation: Alternation,
-    /// When a stream last made its writes go to the origin while some of it was dirty.
+    /// When a sequential run last made its writes go to the origin while some of it was dirty.
     pub(crate) switched_at: Option<Nanos>,
     /// Its space at the origin.
     pub(crate) space: ObjectSpace,
@@ -56,8 +57,8 @@ pub(crate) struct Object {
     pub(crate) past: PastPool,
     /// Whether the stamp tells a change by others. Flags in `state` that say the same are of no account: see [`Object::said`].
     pub(crate) trust: StampTrust,
-    /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
-    pub(crate) origin_size: u64,
+    /// The size of the origin's file now.
+    pub(crate) origin_size: OriginSize,
     /// What its blocks take on flash, in units of 512 bytes.
     pub(crate) stored_units: u64,
     /// How the last request that said so wants it to be packed.
@@ -116,7 +117,7 @@ impl Object {
     pub(crate) fn from_state(state: ObjectState, map: ObjectMap, zeros: Zeros) -> Self {
         Self {
             counted: ObjectCounts::default(),
-            origin_size: state.witness.size(),
+            origin_size: OriginSize::Known(state.witness.size()),
             trust: StampTrust::from_flags(state.flags),
             state,
             path_seen: RenamesSeen::default(),
@@ -232,9 +233,19 @@ impl Object {
         self.data_dirty() || self.state.flags.attributes_dirty
     }
 
+    /// The origin lacks a size or a time that the object has here.
+    pub(crate) const fn owes_attributes(&mut self) {
+        self.state.flags.attributes_dirty = true;
+    }
+
+    /// The file's name is durable at the origin. Returns whether that was not known.
+    pub(crate) const fn name_is_durable(&mut self) -> bool {
+        std::mem::replace(&mut self.state.flags.unanchored, false)
+    }
+
     /// Whether the origin lacks data or has too much or too little of it, or could in a power cut.
     pub(crate) fn data_dirty(&self) -> bool {
-        self.data_dirty_against(self.origin_size) || self.job.has_unsynced_size()
+        self.data_dirty_against(self.origin_size.most()) || self.job.has_unsynced_size()
     }
 
     /// Whether an open file, a request or destage needs it.
@@ -255,13 +266,13 @@ impl Object {
     /// Up to here the origin's file counts; beyond, what has no slot is zeros, whether `zeros` has it or not. What a failed
     /// write may have left behind the object's end counts for nothing.
     pub(crate) fn origin_end(&self) -> u64 {
-        self.state.origin_valid.min(self.origin_size).min(self.state.size)
+        self.state.origin_valid.min(self.origin_size.most()).min(self.state.size)
     }
 
     /// The origin's file is like this now, and what is here goes over it: bytes that it has
     /// beyond the object's end count for nothing.
     pub(crate) fn meets(&mut self, found: Witness) {
-        self.origin_size = found.size();
+        self.origin_size = OriginSize::Known(found.size());
         if found.size() > self.state.size {
             self.state.origin_valid = self.state.origin_valid.min(self.state.size);
         }
@@ -307,7 +318,7 @@ impl Object {
 
     /// The next range of the origin's file that has space and holds nothing.
     pub(crate) fn next_idle(&mut self) -> Option<(u64, u64)> {
-        let end = self.state.size.min(self.origin_size);
+        let end = self.state.size.min(self.origin_size.most());
         while let Some((from, to)) = self.space.next_idle(end).filter(|_| self.job.cut().is_none()) {
             let (first, last) = (Block::holding(from), Block::holding(to));
             if self.map.range(first, last).next().is_none() {
@@ -327,7 +338,7 @@ impl Object {
         self.state.origin_valid = u64::MAX;
         self.state.mtime = found.mtime();
         self.state.ctime = found.ctime();
-        self.origin_size = found.size();
+        self.origin_size = OriginSize::Known(found.size());
     }
 
     /// An application changed its status then.
@@ -341,7 +352,7 @@ impl Object {
         if self.is_file() {
             self.state.mtime = mtime;
             self.has_status_of(ctime);
-            self.state.flags.attributes_dirty = true;
+            self.owes_attributes();
             self.changed_in_stamp = true;
         }
     }

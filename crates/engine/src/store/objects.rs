@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //! - Access to change an object leaves its name in `touched`. [`Objects::settle`] counts these anew at the end of
-//!   each turn. After it the sums are what a walk over all objects would give.
+//!   each cycle of the engine. After it the sums are what a walk over all objects would give.
 //! - Walks are counted (`visited`), so that a test can say which question costs one.
 //!
-//! Price: a look-up for each object that a turn touched, mostly one.
+//! Price: a look-up for each object that a cycle touched, mostly one.
 
 use std::cell::Cell;
 use std::cmp::Reverse;

@@ -5,6 +5,7 @@ use headpond_format::Entry;
 use headpond_log::TailEntry;
 use headpond_map::{ObjectMap, PackedPlace, Slot, Zeros};
 
+use crate::origin_size::OriginSize;
 use crate::stamp_trust::StampTrust;
 use crate::store::Store;
 use crate::store::object::Object;
@@ -18,7 +19,7 @@ impl Store {
                 let now = self.path_now();
                 match self.get_mut(object) {
                     Some(known) => {
-                        known.origin_size = state.witness.size();
+                        known.origin_size = OriginSize::Known(state.witness.size());
                         known.path_seen = now;
                         known.trust = StampTrust::from_flags(state.flags);
                         let identity = state.identity;
@@ -116,7 +117,7 @@ fn touched(known: &mut Object, mtime: UnixNanos) {
     if known.is_file() {
         known.state.mtime = mtime;
         known.has_status_of(mtime);
-        known.state.flags.attributes_dirty = true;
+        known.owes_attributes();
     }
     known.trust.log_counts_again();
 }

@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
-    /// come to its end wants to be packed, not emptied.
+    /// come to its end needs its live records moved together, not dropped.
     pub(crate) fn is_roomy(&self) -> bool {
         let wanted = self.sums.dirty_units() + self.sums.kept_units();
         wanted * 100 < self.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT

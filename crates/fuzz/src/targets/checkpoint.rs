@@ -40,8 +40,8 @@ fn superblock() -> Superblock {
         dirty_blocks: 0,
         boot: [0; 16],
         claim: [0; 16],
-        packed: false,
-        blanks: false,
+        may_have_packed: false,
+        may_have_blanks: false,
     }
 }
 

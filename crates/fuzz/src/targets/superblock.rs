@@ -39,7 +39,7 @@ pub(super) fn base(seed: u64) -> Base {
         epoch: Epoch(seed.below(1000)),
         origin: seed.one_in(2).then_some(OriginName { key: [9; 16], path }),
         checkpoint_area: u8::from(seed.one_in(2)),
-        checkpoint_bytes: 4096 + seed.below(geometry.checkpoint_bytes - 4096),
+        checkpoint_bytes: 4096 + seed.below(geometry.area_bytes - 4096),
         synced_through: BatchNumber(counter),
         synced_host: BatchNumber(counter / 2),
         mode: CacheMode::ALL[seed.index(4)],
@@ -47,8 +47,8 @@ pub(super) fn base(seed: u64) -> Base {
         dirty_blocks: seed.next(),
         boot: [0; 16],
         claim: [0; 16],
-        packed: seed.one_in(2),
-        blanks: seed.one_in(2),
+        may_have_packed: seed.one_in(2),
+        may_have_blanks: seed.one_in(2),
     });
     Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..3328)] }
 }
@@ -63,7 +63,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
         }
         let whole = superblock.members.needed() <= 1;
         if whole && geometry.segments_end() > geometry.pool_bytes
-            || geometry.checkpoint_start(1) + geometry.checkpoint_bytes > geometry.segments_start
+            || geometry.checkpoint_start(1) + geometry.area_bytes > geometry.segments_start
             || u64::from(geometry.segments) * u64::from(geometry.segment_blocks()) > Location::END.0
         {
             return Err(format!("a geometry that does not fit itself is taken: {geometry:?}"));

@@ -521,8 +521,8 @@ impl World {
             dirty_blocks: 0,
             boot: [0; 16],
             claim: [0; 16],
-            packed: false,
-            blanks: false,
+            may_have_packed: false,
+            may_have_blanks: false,
         };
         let start = geometry.checkpoint_start(usize::from(area)) as usize;
         let mut put = |at: usize, bytes: &[u8]| self.flash.0[at..at + bytes.len()].copy_from_slice(bytes);

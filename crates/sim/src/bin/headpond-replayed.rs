@@ -35,7 +35,7 @@ struct Arguments {
     /// What a miss fetches, in KiB
     #[arg(long, default_value_t = 512)]
     fetch: u32,
-    /// No sequential stream bypasses the cache
+    /// No sequential run bypasses the cache
     #[arg(long)]
     no_cutoff: bool,
     #[command(flatten)]

@@ -93,12 +93,12 @@ impl Engine {
         let Work::Change(change) = &op.work else { unreachable!("a change") };
         let change = change.clone();
         if op.stage == Stage::Begin {
-            op.stage = Stage::Locked;
+            op.stage = Stage::Locking;
             if !self.lock(id, op, change.span(), true) {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Locked {
+        if op.stage == Stage::Locking {
             if let Some(errno) = op.error.or_else(|| self.refused_for_space(op, &change)) {
                 return StepResult::Finish(Reply::Failed(errno));
             }
@@ -113,7 +113,7 @@ impl Engine {
     /// Whether changes that begin now go to the origin directly: by the cache mode, or because
     /// the flash takes nothing more (promise 5).
     fn goes_direct(&self, op: &Op) -> bool {
-        !self.config.rules_for(op.how).log_writes || !self.store.takes_writes() || self.only_origin_can_tell(op)
+        !self.config.behaviour_for(op.how).log_writes || !self.store.takes_writes() || self.only_origin_can_tell(op)
     }
 
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> StepResult {
@@ -125,16 +125,16 @@ impl Engine {
                 return StepResult::Finish(Reply::Failed(errno));
             }
             op.allocated = true;
-            op.stage = Stage::Locked;
+            op.stage = Stage::Locking;
             return self.step_change(id, op);
         }
         if op.stage == Stage::MakingRoom {
             // Whatever came of it, the origin is asked once more; unless the end has come.
             op.error = op.error.filter(|_| self.life.is_ending());
-            op.stage = Stage::Locked;
+            op.stage = Stage::Locking;
             return self.step_change(id, op);
         }
-        if op.stage == Stage::Locked {
+        if op.stage == Stage::Locking {
             if !self.may_go_on(id, op, change) {
                 return StepResult::Wait;
             }
@@ -146,10 +146,10 @@ impl Engine {
                 return StepResult::Wait;
             }
             self.reserve_over(op);
-            op.stage = Stage::Gathered;
+            op.stage = Stage::Gathering;
             self.gather_edges(id, op, change);
         }
-        if op.stage == Stage::Gathered {
+        if op.stage == Stage::Gathering {
             if op.parts > 0 {
                 return StepResult::Wait;
             }
@@ -160,10 +160,10 @@ impl Engine {
                 return StepResult::Finish(Reply::Failed(errno));
             }
             if self.goes_direct(op) {
-                // The mode was changed meanwhile, or the flash failed: who is told now that this
-                // is done must find it at the origin.
+                // The mode changed meanwhile, or the flash failed. A caller that hears now that this is done must find
+                // it at the origin.
                 op.direct = true;
-                op.stage = Stage::Locked;
+                op.stage = Stage::Locking;
                 op.gathered = Gathered::default();
                 op.edges.clear();
                 return self.step_direct(id, op, change);
@@ -174,31 +174,31 @@ impl Engine {
             if !self.has_space(op, change) {
                 // Destage began to give it back meanwhile.
                 op.gathered = Gathered::default();
-                op.stage = Stage::Locked;
+                op.stage = Stage::Locking;
                 return self.step_change(id, op);
             }
             self.apply(id, op, change);
             op.stage = Stage::Applied;
         }
         if change.durable() && op.stage == Stage::Applied {
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             if !self.wait_durable(id) && self.store.takes_writes() {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Durable {
-            // A log that fails wakes everybody who waits for it.
+        if op.stage == Stage::Syncing {
+            // A log that fails wakes all requests that wait for it. What was durable by then is.
             if !self.store.takes_writes() && !self.wait_durable(id) {
                 return StepResult::Finish(Reply::Failed(Errno::IO));
             }
-            op.stage = Stage::OriginSynced;
+            op.stage = Stage::SyncingOrigin;
             // Data that is durable is lost with a name that is not: the first such write does for the name what the first
             // sync does. The kernel sends no sync after a write that says by itself that it is to be durable.
             if self.has_new_name(op.object) && self.sync_origin(id, op, op.object) {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::OriginSynced
+        if op.stage == Stage::SyncingOrigin
             && let Some(errno) = self.origin_synced(op, op.object)
         {
             return StepResult::Finish(Reply::Failed(errno));
@@ -264,7 +264,7 @@ impl Engine {
     /// Whether a change that waits for those of the other kind may go on now.
     pub(crate) fn may_change_now(&self, id: OpId) -> bool {
         let Some(op) = self.requests.get(id) else { return true };
-        let direct = if op.stage == Stage::Locked { self.goes_direct(op) } else { op.direct };
+        let direct = if op.stage == Stage::Locking { self.goes_direct(op) } else { op.direct };
         if direct { self.direct_ready(id, op.object) } else { self.may_log(id, op.object) }
     }
 

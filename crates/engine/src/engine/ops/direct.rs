@@ -38,7 +38,7 @@ impl Engine {
             // The origin could keep half of it.
             return StepResult::Finish(Reply::Failed(Errno::IO));
         }
-        if op.stage == Stage::Locked {
+        if op.stage == Stage::Locking {
             if let Some(errno) = self.origin_barred() {
                 return StepResult::Finish(Reply::Failed(errno));
             }
@@ -53,15 +53,15 @@ impl Engine {
             let known = self.store.known(object);
             known.past.begins();
             known.alternation.over(id);
-            op.stage = Stage::Dropped;
+            op.stage = Stage::Dropping;
             self.poison(object, change.span());
             let stale = self.forget_stale(object, change.span());
             if (stale || self.comes_after_logged(change)) && !self.wait_durable(id) {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Dropped {
-            // The log may have failed while this waited for it; then the origin's side is told of that first.
+        if op.stage == Stage::Dropping {
+            // The log may have failed while this waited for it. Then the note of that goes to the origin first.
             if let Some(errno) = self.origin_barred() {
                 let known = self.store.known(object);
                 known.past.ends();
@@ -71,14 +71,14 @@ impl Engine {
             if !self.may_change_origin() {
                 // From the start again: destage may have to set right before it what fails meanwhile.
                 self.store.known(object).past.ends();
-                op.stage = Stage::Locked;
+                op.stage = Stage::Locking;
                 self.wait_for_other_kind(id, object, true);
                 return StepResult::Wait;
             }
             if !self.leaves_what_is_promised(object, change) {
                 // While this waited for the log something else was accepted.
                 self.store.known(object).past.ends();
-                op.stage = Stage::Locked;
+                op.stage = Stage::Locking;
                 return self.wait_for_room(id, object);
             }
             self.store.known(object).alternation.over(id);
@@ -93,14 +93,14 @@ impl Engine {
                 self.poison(object, change.span());
                 return StepResult::Finish(Reply::Failed(errno));
             }
-            op.stage = Stage::Resized;
+            op.stage = Stage::Resizing;
             // Not the origin's size: that is unknown while another change has failed.
             let size = self.store.known(object).state.size;
             let after = change.size_after(size);
             let grows = matches!(change, Change::Zero { .. } | Change::Allocate { .. });
             if grows && after > size {
                 let known = self.store.known(object);
-                if known.origin_size == u64::MAX {
+                if !known.origin_size.is_known() {
                     // Should it be longer, that gives back what is reserved behind.
                     known.space.cut(after);
                 }
@@ -108,7 +108,7 @@ impl Engine {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Resized {
+        if op.stage == Stage::Resizing {
             if let Some(errno) = op.take_failure() {
                 self.direct_failed(object);
                 self.poison(object, change.span());
@@ -117,13 +117,13 @@ impl Engine {
             self.store.known(object).past.ends();
             self.apply_direct(object, change, op.how);
             self.size_counts_here(object);
-            op.stage = Stage::OriginSynced;
+            op.stage = Stage::SyncingOrigin;
             if let Change::Write { durable: true, .. } = change {
                 self.start(Purpose::Op(id), |ticket| Effect::OriginSync { ticket, object });
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::OriginSynced && change.durable() {
+        if op.stage == Stage::SyncingOrigin && change.durable() {
             if let Some(errno) = op.take_failure() {
                 self.origin_refused_sync(object, errno);
                 return StepResult::Finish(Reply::Failed(errno));
@@ -133,8 +133,8 @@ impl Engine {
                 return StepResult::Finish(Reply::Failed(errno));
             }
         }
-        if op.stage == Stage::OriginSynced {
-            op.stage = Stage::Durable;
+        if op.stage == Stage::SyncingOrigin {
+            op.stage = Stage::Syncing;
             // What others were told is done in the meantime, through the log, comes before this one.
             if self.comes_after_logged(change) && !self.wait_durable(id) {
                 return StepResult::Wait;
@@ -177,7 +177,7 @@ impl Engine {
     /// log's size that counts after a crash. A file that the log does not name gets a name there, if there is room for one.
     pub(crate) fn size_counts_here(&mut self, object: ObjectId) {
         let known = self.store.known(object);
-        if known.origin_size != u64::MAX {
+        if known.origin_size.is_known() {
             return;
         }
         // What the failed change left behind the end must not show once a change through the log makes the object longer.
@@ -187,7 +187,7 @@ impl Engine {
         if self.store.takes_writes() && may_name && self.make_room_for(object) {
             let known = self.store.known(object);
             known.trust.makes_own_size_count();
-            known.state.flags.attributes_dirty = true;
+            known.owes_attributes();
             self.store.persist(object);
         }
     }
@@ -203,9 +203,9 @@ impl Engine {
         let log_works = self.store.takes_writes();
         let known = self.store.known(object);
         // After a failure the log's size counts on.
-        let unflagged = known.trust.goes_direct(known.origin_size != u64::MAX) && known.persisted;
+        let unflagged = known.trust.goes_direct(known.origin_size.is_known()) && known.persisted;
         let traces = known.traces;
-        known.state.flags.attributes_dirty = true;
+        known.owes_attributes();
         known.status_moved();
         let ahead = known.dropped.goes_to(span);
         self.store.clear_range(object, span.first, span.end);
@@ -285,21 +285,19 @@ impl Engine {
         let now = self.now;
         let known = self.store.known(object);
         let size = change.size_after(known.state.size);
-        if known.origin_size != u64::MAX {
-            known.origin_size = size;
-        }
+        known.origin_size.changed_to(size);
         let grows = size > known.state.size;
         known.state.size = size;
         known.state.origin_valid = u64::MAX;
         if grows && matches!(change, Change::Write { .. }) && known.space.grew_past_the_log() {
             // Destage comes to it for the run's sake.
-            known.state.flags.attributes_dirty = true;
+            known.owes_attributes();
         }
         known.past.note_made();
         known.touch(change.mtime(), change.mtime(), now);
         self.destage.note(object);
         self.poison(object, change.span());
-        if self.config.rules_for(how).keep_writes
+        if self.config.behaviour_for(how).keep_writes
             && let Change::Write { offset, data, .. } = change
         {
             self.keep_written(object, *offset, data, how.class);

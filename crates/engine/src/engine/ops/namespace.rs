@@ -23,7 +23,7 @@ impl Engine {
         };
         let moved = if let Namespace::Rename { moved, .. } = &change { *moved } else { None };
         if op.stage == Stage::Begin {
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             for object in moved.into_iter().chain(going) {
                 // It waits for the log anyhow.
                 self.doubt_status(object);
@@ -40,7 +40,7 @@ impl Engine {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Durable {
+        if op.stage == Stage::Syncing {
             if going.is_some_and(|object| self.store.get(object).is_some_and(|known| known.persisted)) {
                 // A pool that failed and is not disowned still names the file. Without it, its inode number could go to
                 // another one, and the next start would take that for it.

@@ -12,7 +12,7 @@ impl Engine {
     pub(crate) fn step_read(&mut self, id: OpId, op: &mut Op) -> StepResult {
         let Work::Read { offset, len } = op.work else { unreachable!("a read") };
         if op.stage == Stage::Begin {
-            op.stage = Stage::Locked;
+            op.stage = Stage::Locking;
             if !self.lock(id, op, Span::of_bytes(offset, len), false) {
                 return StepResult::Wait;
             }
@@ -24,8 +24,8 @@ impl Engine {
             return self.read_done(op, Vec::new());
         }
         let span = Span::of_bytes(offset, len);
-        if op.stage == Stage::Locked {
-            op.stage = Stage::Gathered;
+        if op.stage == Stage::Locking {
+            op.stage = Stage::Gathering;
             // It may grow meanwhile; what was gathered is what is answered.
             op.work = Work::Read { offset, len };
             let on_a_trail = self.gather.follows_trail(op.object, span);

@@ -172,7 +172,7 @@ impl Engine {
                 known.status.note_lost();
                 // A refusal may have moved the file's time. It is known again once destage has given the file a stamp.
                 known.trust.loses_time();
-                known.state.flags.attributes_dirty = true;
+                known.owes_attributes();
                 let refused = known.space.refused();
                 self.stats.origin_errors += 1;
                 self.destage.note(object);
@@ -255,14 +255,14 @@ impl Engine {
     /// origin could take it; or destage finds no space as it is, or meets a quota.
     pub(super) fn refused_for_space(&self, op: &Op, change: &Change) -> Option<Errno> {
         if self.is_over_quota(op.object, change) {
-            return self.config.rules_for(op.how).log_writes.then_some(Errno::DQUOT);
+            return self.config.behaviour_for(op.how).log_writes.then_some(Errno::DQUOT);
         }
         let whole = change.needs_the_log() || op.how.handling == Handling::Whole;
         let refused = match self.balance(op.object, change) {
             Balance::Broken => true,
             _ => whole && self.only_origin_can_tell(op),
         };
-        (refused && self.config.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
+        (refused && self.config.behaviour_for(op.how).log_writes).then_some(Errno::NOSPC)
     }
 }
 

@@ -15,14 +15,14 @@ impl Engine {
         let Work::Seek { offset, data } = op.work else { unreachable!("a seek") };
         let object = op.object;
         if op.stage == Stage::Begin {
-            op.stage = Stage::Locked;
+            op.stage = Stage::Locking;
             if !self.lock(id, op, Span::from_byte(0), false) {
                 return StepResult::Wait;
             }
         }
         let known = self.store.known(object);
         let size = known.state.size;
-        if op.stage == Stage::Locked {
+        if op.stage == Stage::Locking {
             op.stage = Stage::AtOrigin;
             if offset >= size {
                 return StepResult::Finish(Reply::Failed(Errno::NXIO));

@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::locks::OpId;
-use crate::modes::rules;
+use crate::modes::behaviour;
 use crate::op::{Op, Stage, StepResult, Work};
 use crate::request::{FlushScope, Reply};
 
@@ -17,16 +17,16 @@ impl Engine {
             return StepResult::Finish(Reply::Failed(errno));
         }
         match op.stage {
-            Stage::Begin if rules(mode).log_writes || !self.config.rules().log_writes => {
+            Stage::Begin if behaviour(mode).log_writes || !self.config.behaviour().log_writes => {
                 self.config.mode = mode;
                 StepResult::Finish(Reply::Done)
             }
             Stage::Begin => {
-                op.stage = Stage::Gathered;
+                op.stage = Stage::Gathering;
                 self.begin_flush(id, None, &FlushScope::All);
                 StepResult::Wait
             }
-            Stage::Gathered => {
+            Stage::Gathering => {
                 self.config.mode = mode;
                 op.stage = Stage::Applied;
                 self.begin_flush(id, None, &FlushScope::All);

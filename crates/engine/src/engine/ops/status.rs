@@ -11,7 +11,7 @@ use crate::op::{Op, Stage, StepResult, Work};
 use crate::request::{Reply, RequestId};
 use crate::treatment::Treatment;
 
-/// So long after the last change the log is told what the status change time is: who sets a mode sets an owner, too.
+/// So long after the last change the log gets the status change time: a program that sets a mode often sets an owner, too.
 const QUIET: Nanos = Nanos::SECOND;
 
 /// Objects of which the log is to be told, by the time of a change of their status. Owned by the engine.
@@ -32,7 +32,7 @@ impl Engine {
 
     pub(crate) fn step_status(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             if self.store.takes_writes() && !self.wait_durable(id) {
                 return StepResult::Wait;
             }
@@ -67,7 +67,7 @@ impl Engine {
         let Some(known) = self.store.get_mut(object) else { return };
         known.status_moved();
         known.status.ends(stamp.is_some());
-        // Before the log is told anything else of it.
+        // Before the log gets anything else of it.
         known.status.note_restless(self.now);
         if let Some(stamp) = stamp {
             let settled = !known.is_dirty() && known.trust.is_trusted();
@@ -83,7 +83,7 @@ impl Engine {
         self.settling.0.push_back((self.now, object));
     }
 
-    /// The log is told of the status change time when nobody has moved it for a while.
+    /// The log gets the status change time once nothing has moved it for a while.
     pub(crate) fn status_settles_later(&mut self, object: ObjectId) {
         if let Some(known) = self.store.get_mut(object) {
             known.status.note_restless(self.now);
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Tells the log of those that are quiet. Of a clean one it is told once that is dirty.
+    /// Appends the times of quiet objects to the log. A clean object follows once it is dirty.
     pub(crate) fn settle_status(&mut self) {
         while let Some((since, object)) = self.settling.0.front().copied()
             && (self.life.is_ending() || self.now.since(since) >= QUIET)

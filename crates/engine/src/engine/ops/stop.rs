@@ -28,12 +28,12 @@ impl Engine {
     pub(crate) fn step_stop(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
             // Stepped again once this is the only request left and nothing else is under way.
-            op.stage = Stage::Locked;
+            op.stage = Stage::Locking;
             self.requests.wait_for_quiet(id);
             return StepResult::Wait;
         }
-        if op.stage == Stage::Locked {
-            op.stage = Stage::OriginSynced;
+        if op.stage == Stage::Locking {
+            op.stage = Stage::SyncingOrigin;
             op.left = self.store.objects().keys().copied().collect();
             // With the last checkpoint: whatever comes now is a change by others.
             for known in self.store.objects_mut() {
@@ -44,20 +44,20 @@ impl Engine {
             let unknown = self.store.objects().values().find(|known| !known.trust.is_trusted() && !known.leaving());
             op.error = unknown.map(|known| known.job.failed().unwrap_or(Errno::IO));
             op.error = op.error.or(self.destage.untold_loss());
-        } else if op.stage == Stage::OriginSynced
+        } else if op.stage == Stage::SyncingOrigin
             && let Some(object) = op.left.pop()
         {
             // A name that cannot be synced now is still unanchored in the pool.
             op.error = op.error.or(self.origin_synced(op, object));
         }
-        if op.stage == Stage::OriginSynced {
+        if op.stage == Stage::SyncingOrigin {
             while let Some(object) = op.left.last().copied() {
                 if self.sync_origin(id, op, object) {
                     return StepResult::Wait;
                 }
                 op.left.pop();
             }
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             if !self.store.takes_writes() {
                 self.life.becomes(Life::Stopped);
                 return StepResult::Finish(Reply::Failed(Errno::IO));

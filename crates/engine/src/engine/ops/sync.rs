@@ -1,6 +1,6 @@
-//! Sync: what was acknowledged becomes durable. In write-back that is one flash sync for
-//! everybody who waits (group commit); the origin is asked only for files that it got directly
-//! or whose directory entry is new. A write that is to be durable by itself asks for the latter, too.
+//! Sync: what was acknowledged becomes durable. In write-back that is one flash sync for all requests that wait (group
+//! commit). The origin is synced only for a file that got writes past the pool, or whose name is new. A write that is
+//! to be durable by itself (`O_DSYNC`) syncs the origin for a new name, too.
 
 use headpond_base::{Errno, ObjectId};
 
@@ -15,7 +15,7 @@ use crate::store::object::Object;
 impl Engine {
     pub(crate) fn step_sync(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             if self.store.get(op.object).is_some_and(failed_unsaid) {
                 self.size_counts_here(op.object);
             }
@@ -23,11 +23,11 @@ impl Engine {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Durable {
+        if op.stage == Stage::Syncing {
             if let Some(errno) = self.unsafe_data(op.object) {
                 return StepResult::Finish(Reply::Failed(errno));
             }
-            op.stage = Stage::OriginSynced;
+            op.stage = Stage::SyncingOrigin;
             if self.sync_origin(id, op, op.object) {
                 return StepResult::Wait;
             }
@@ -35,7 +35,7 @@ impl Engine {
         if let Some(errno) = self.origin_synced(op, op.object) {
             return StepResult::Finish(Reply::Failed(errno));
         }
-        // Who had the file open when the origin lost something of it has closed it since.
+        // Every program that had the file open when the origin lost some of it has closed it since.
         self.destage.loss_is_over(op.object);
         self.stats.syncs += 1;
         StepResult::Finish(Reply::Done)
@@ -43,15 +43,15 @@ impl Engine {
 
     pub(crate) fn step_sync_all(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
-            op.stage = Stage::Durable;
+            op.stage = Stage::Syncing;
             op.left = self.hold_for_sync();
             self.say_failures();
             if !self.wait_durable(id) {
                 return StepResult::Wait;
             }
         }
-        if op.stage == Stage::Durable {
-            op.stage = Stage::OriginSynced;
+        if op.stage == Stage::Syncing {
+            op.stage = Stage::SyncingOrigin;
             let lost = self.store.objects().keys().find_map(|object| self.unsafe_data(*object));
             if let Some(errno) = lost {
                 return self.sync_all_failed(op, errno);
@@ -154,7 +154,7 @@ impl Engine {
             self.origin_space.note_synced(&mut self.store, object);
         }
         let known = self.store.known(object);
-        if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && self.store.takes_writes() {
+        if known.name_is_durable() && known.persisted && self.store.takes_writes() {
             self.store.persist(object);
         }
         self.retire(object);
@@ -164,5 +164,5 @@ impl Engine {
 
 /// Whether a change failed at the origin, and the log knows nothing of the file.
 const fn failed_unsaid(known: &Object) -> bool {
-    known.origin_size == u64::MAX && !known.persisted && !known.name.is_gone()
+    !known.origin_size.is_known() && !known.persisted && !known.name.is_gone()
 }

@@ -65,7 +65,7 @@ impl Engine {
         let mut before = Vec::with_capacity(runs.len());
         self.store.keep_together(entry_bytes, blocks);
         let batch = self.store.log().next_batch();
-        // Nothing but these records may be appended meanwhile: so nobody is told of them before all are there.
+        // Only these records may be appended meanwhile, so nothing learns of one before all are there.
         for run in &runs {
             let classes = self.keep.classes_before(&self.store, object, run.span.first, run.span.blocks());
             let record = DataRecord {

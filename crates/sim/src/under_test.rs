@@ -8,7 +8,7 @@ use headpond_engine::{
 use headpond_format::{Geometry, Identity, MemberName, OriginName, Witness};
 
 /// A running engine.
-pub(crate) trait Core {
+pub(crate) trait UnderTest {
     fn advance(&mut self, now: Nanos);
     fn submit(&mut self, id: RequestId, request: Request);
     fn complete(&mut self, ticket: Ticket, outcome: Outcome);
@@ -59,7 +59,7 @@ pub(crate) trait Restored {
     fn last_host_batch(&self) -> u64;
     /// Host batches on flash after a missing one.
     fn beyond_gap(&self) -> u64;
-    fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core>;
+    fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest>;
 }
 
 /// Makes engines.
@@ -76,7 +76,7 @@ pub(crate) trait Maker: Sync {
 /// Makes the real thing.
 pub(crate) struct Real;
 
-impl Core for Engine {
+impl UnderTest for Engine {
     fn advance(&mut self, now: Nanos) {
         Self::advance(self, now);
     }
@@ -173,7 +173,7 @@ impl Restored for Recovered {
         Self::beyond_gap(self)
     }
 
-    fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core> {
+    fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest> {
         Box::new(self.into_engine(config, now))
     }
 }
