@@ -34,6 +34,8 @@ pub struct Psync {
     disks: Vec<Disk>,
     /// Operations, each with the place of its disk.
     staged: Vec<(usize, DiskOp)>,
+    /// Operations that the threads have, or whose end the owner has not taken yet.
+    handed_over: usize,
     ready: Vec<Completion>,
 }
 
@@ -71,7 +73,8 @@ impl Psync {
         let flashes = disks.iter().map(|disk| (disk.name(), disk.flash().clone())).collect();
         let queue = Mutex::new(Queue::of(disks.len()));
         let shared = Arc::new(Shared { flashes, queue, work: Condvar::new(), done: Mutex::default(), waker });
-        let mut reactor = Self { shared, threads: Vec::new(), disks, staged: Vec::new(), ready: Vec::new() };
+        let mut reactor =
+            Self { shared, threads: Vec::new(), disks, staged: Vec::new(), handed_over: 0, ready: Vec::new() };
         for number in 0..THREADS {
             let shared = reactor.shared.clone();
             let thread = std::thread::Builder::new().name(format!("flash-{number}")).stack_size(STACK_BYTES);
@@ -79,6 +82,13 @@ impl Psync {
             reactor.threads.push(thread.spawn(move || shared.serve())?);
         }
         Ok(reactor)
+    }
+
+    /// Takes the ends that the threads left.
+    fn take_done(&mut self, done: &mut Vec<Completion>) {
+        let mut left = locked(&self.shared.done);
+        self.handed_over -= left.len();
+        done.append(&mut left);
     }
 }
 
@@ -139,6 +149,7 @@ impl Reactor for Psync {
         if !self.staged.is_empty() {
             let mut queue = locked(&self.shared.queue);
             let count = self.staged.len();
+            self.handed_over += count;
             for (place, op) in self.staged.drain(..) {
                 queue.lanes[place].ops.push_back(op);
             }
@@ -149,13 +160,23 @@ impl Reactor for Psync {
         }
         let before = done.len();
         done.append(&mut self.ready);
-        done.append(&mut locked(&self.shared.done));
+        self.take_done(done);
         if done.len() == before && timeout != Some(Duration::ZERO) && self.shared.waker.doze() {
             self.shared.waker.park(timeout);
         }
         self.shared.waker.rise();
-        done.append(&mut locked(&self.shared.done));
+        self.take_done(done);
         Ok(())
+    }
+
+    /// Any operation: each one needs a thread.
+    fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
+        if self.staged.len() != 1 || self.handed_over > 0 || !self.ready.is_empty() {
+            return false;
+        }
+        let ends = self.staged.drain(..).filter_map(|(place, op)| self.shared.carry_out(place, op));
+        done.extend(ends);
+        true
     }
 
     fn waker(&self) -> Waker {

@@ -373,6 +373,22 @@ impl Reactor for Uring {
         self.reap(done)
     }
 
+    /// Only a sync: the kernel carries it out on a worker thread of the ring. Reads and writes need no such thread.
+    fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
+        if self.under_way() > 0 || !self.ready.is_empty() {
+            return false;
+        }
+        for (lane, disk) in self.lanes.iter_mut().zip(&mut self.disks) {
+            lane.backlog.extend(disk.released());
+        }
+        let mut busy = self.lanes.iter_mut().zip(&self.disks).filter(|(lane, _)| !lane.backlog.is_empty());
+        let (Some((lane, disk)), None) = (busy.next(), busy.next()) else { return false };
+        let (Some(&DiskOp::Sync { tag }), 1) = (lane.backlog.front(), lane.backlog.len()) else { return false };
+        lane.backlog.clear();
+        done.push(Completion { disk: disk.name(), tag, end: End::Sync(disk.flash().sync()) });
+        true
+    }
+
     fn waker(&self) -> Waker {
         self.waker.clone()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 use headpond_device::{
     Backend, Completion, DiskOp, End, Fault, FaultPlan, Faults, Fill, Flash, MemoryDisks, MemoryImage, OpKind, Reactor,
-    Tag, TrimPolicy, Withhold, start_reactor,
+    Tag, TrimPolicy, Waker, Withhold, start_reactor,
 };
 
 const BYTES: u64 = 8 << 20;
@@ -30,6 +30,35 @@ fn memory() -> (MemoryDisks, MemoryImage) {
     (MemoryDisks::on(vec![(DISK, image.clone())]), image)
 }
 
+/// A reactor whose owner's thread carries out each operation that it may carry out.
+struct Alone(Box<dyn Reactor>);
+
+impl Reactor for Alone {
+    fn bytes(&self, disk: MemberId) -> u64 {
+        self.0.bytes(disk)
+    }
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn submit(&mut self, disk: MemberId, op: DiskOp) {
+        self.0.submit(disk, op);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> std::io::Result<()> {
+        if self.0.carry_out_alone(done) { Ok(()) } else { self.0.wait(done, timeout) }
+    }
+
+    fn waker(&self) -> Waker {
+        self.0.waker()
+    }
+}
+
+fn alone((reactor, dir): Made) -> Made {
+    (Box::new(Alone(reactor)), dir)
+}
+
 /// How to make one, and what it is called.
 type Row = (&'static str, fn() -> Made);
 
@@ -41,6 +70,8 @@ fn table() -> Vec<Row> {
         ("uring", || on_file(Backend::Uring, TrimPolicy::Devices)),
         ("psync, trimmed", || on_file(Backend::Psync, TrimPolicy::All)),
         ("uring, trimmed", || on_file(Backend::Uring, TrimPolicy::All)),
+        ("psync, its owner carries out what it may", || alone(on_file(Backend::Psync, TrimPolicy::All))),
+        ("uring, its owner carries out what it may", || alone(on_file(Backend::Uring, TrimPolicy::All))),
         ("faults without a fault on uring", || {
             let (device, dir) = on_file(Backend::Uring, TrimPolicy::Devices);
             (Box::new(Faults::new(device, DISK, FaultPlan::default())), dir)
@@ -120,6 +151,28 @@ fn what_is_written_is_read_back_before_and_after_a_sync() {
         sync(&mut device).unwrap();
         assert_eq!(read(&mut device, 3, 5).unwrap()[..], expected, "{name}: after");
         assert!(read(&mut device, 8, 1).unwrap().iter().all(|byte| *byte == 0), "{name}: never written");
+    }
+}
+
+#[test]
+fn the_owner_carries_out_a_sync_by_itself_only_if_that_is_all_there_is_to_do() {
+    for backend in [Backend::Psync, Backend::Uring] {
+        let (mut device, _dir) = on_file(backend, TrimPolicy::Devices);
+        let mut done = Vec::new();
+        assert!(!device.carry_out_alone(&mut done), "{backend:?}: nothing is submitted");
+        device.submit(DISK, DiskOp::Sync { tag: Tag(1) });
+        assert!(device.carry_out_alone(&mut done), "{backend:?}");
+        assert!(matches!(done[..], [Completion { disk: DISK, tag: Tag(1), end: End::Sync(Ok(())) }]), "{done:?}");
+        done.clear();
+        device.submit(DISK, DiskOp::Write { tag: Tag(2), offset: 0, data: blocks(0, 1, 1) });
+        device.submit(DISK, DiskOp::Sync { tag: Tag(3) });
+        assert!(!device.carry_out_alone(&mut done) && done.is_empty(), "{backend:?}: two operations");
+        while done.len() < 2 {
+            device.wait(&mut done, None).unwrap();
+        }
+        assert!(!device.carry_out_alone(&mut done), "{backend:?}: all have ended");
+        assert_eq!(done.len(), 2, "{backend:?}");
+        assert_eq!(read(&mut device, 0, 1).unwrap()[..], blocks(0, 1, 1)[..], "{backend:?}");
     }
 }
 

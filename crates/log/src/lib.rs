@@ -3,10 +3,10 @@
 //! Invariants:
 //! - **One order.** Every entry has a sequence, and replay follows it. Batches of the host stream form one chain over
 //!   all segments. If one is missing, replay sees the gap and takes nothing behind it.
-//! - **Durable means durable.** The log syncs the device only when every write that the sync must cover has completed.
+//! - **Durable means durable.** The log syncs the members only when every write that the sync must cover has completed.
 //!   The sync does not count for later writes.
 //! - **No segment is reused while anything durable needs it.** First, the entries that emptied it are durable. Second,
-//!   the checkpoint in force neither replays it nor points into it. Third, no read of it is under way ([`Segments`]).
+//!   the checkpoint in force neither replays it nor points into it. Third, no checkpoint under way points into it, and no read or write of it is under way ([`Segments`]).
 //! - Unsynced bytes stay in memory until they are durable, and reads find them there.
 
 mod batches;
@@ -20,6 +20,7 @@ mod open;
 mod open_segments;
 mod scan;
 mod segments;
+mod sync_rhythm;
 mod tail;
 
 pub use batches::{Walk, read_footer, walk_segment};

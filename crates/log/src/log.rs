@@ -1,12 +1,13 @@
 //! Appending, closing batches, group commit.
 //!
-//! Group commit: a sync closes the host batch, waits for the writes up to it, and then syncs the
-//! device once. Meanwhile changes gather in the next batch, which closes when that sync ends. So a
+//! Group commit: a sync closes the host batch, waits for the writes up to it, and then syncs all
+//! members once. Meanwhile changes gather in the next batch, which closes when that sync ends. So a
 //! busy pool makes few large commits, and an idle one makes small ones at once.
 //!
 //! Without a sync, the log submits a batch once it is large enough to be worth a write and the flash has little to do.
 //! Then little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes. If
-//! the flash does not keep up, batches grow instead.
+//! the flash does not keep up, batches grow instead. Nor does it wait where a sync is to be expected
+//! ([`SyncRhythm`]).
 //!
 //! The host stream may fill several segments with its batches in rotation ([`OpenSegments`]). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
@@ -31,6 +32,7 @@ use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
 use crate::open_segments::{FillPolicy, OpenSegments};
 use crate::segments::{Segment, Segments};
+use crate::sync_rhythm::SyncRhythm;
 
 /// Names a write of the log until it is completed. Later writes have larger ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -171,6 +173,7 @@ pub struct Log {
     segments: Segments,
     open: OpenSegments,
     filling: FillPolicy,
+    rhythm: SyncRhythm,
     buffers: Buffers,
     next_sequence: Sequence,
     last_host_sequence: Sequence,
@@ -208,6 +211,7 @@ impl Log {
             segments: Segments::new(start.addresses, start.segments),
             open: OpenSegments::new(),
             filling: FillPolicy::default(),
+            rhythm: SyncRhythm::default(),
             buffers: Buffers::default(),
             next_sequence: start.next_sequence,
             last_host_sequence: before,
@@ -427,7 +431,7 @@ impl Log {
         );
     }
 
-    /// Passes the turn on to a segment with room for a new batch. Opens one if none has room. Seals segments on the
+    /// Goes on to a segment with room for a new batch. Opens one if none has room. Seals segments on the
     /// way that are too full.
     fn make_room(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
         for _ in 0..self.open.at_once(stream) {
@@ -526,6 +530,7 @@ impl Log {
         self.next_sequence = sequence.next();
         if stream == Stream::Host {
             self.last_host_sequence = sequence;
+            self.rhythm.changed();
         }
         let open = self.open.current_mut(stream).expect("together opened it");
         let batch = open.batch();
@@ -575,7 +580,7 @@ impl Log {
         self.open.pass(stream);
     }
 
-    /// Seals the segment whose turn it is. It has no open batch.
+    /// Seals the present segment. It has no open batch.
     fn seal_current(&mut self, stream: Stream) {
         if let Some(open) = self.open.take(stream) {
             self.seal(&open);
@@ -649,6 +654,7 @@ impl Log {
 
     /// Asks that all entries of the host stream up to now become durable.
     pub fn want_sync(&mut self) {
+        self.rhythm.asked();
         if let SyncState::Writing(target) | SyncState::Syncing(target) = self.sync
             && target.sequence.next() == self.next_sequence
         {
@@ -776,7 +782,8 @@ impl Log {
     /// Submits the open host batch without a sync, if the flash has time for it.
     fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
-        if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.early_blocks)
+        let enough = if self.rhythm.expects_sync() { 0 } else { self.filling.early_blocks };
+        if open.is_some_and(|batch| batch.payload_blocks() >= enough)
             && self.under_way.len() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
             && self.takes_writes()
         {

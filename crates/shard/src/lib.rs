@@ -16,6 +16,7 @@
 //!
 //! `ARCHITECTURE.md` says what a request costs, and `docs/benchmarks.md` what that adds up to.
 
+mod alone;
 mod beneath;
 mod btrfs_quota;
 mod claim;

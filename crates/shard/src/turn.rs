@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - The engine learns the end of each effect exactly once.
-//! - Nothing here blocks but the reactor's wait.
+//! - Nothing here blocks but the reactor: in its wait, and in an operation that it carries out alone ([`Alone`]).
 //! - While more than [`Limits::operations`] are under way, no request is taken in.
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use headpond_base::{Errno, MemberId};
 use headpond_device::{Completion, DiskOp, End, Reactor, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
+use crate::alone::Alone;
 use crate::doors::Doors;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
@@ -67,6 +68,7 @@ pub(crate) struct Turner<C: Core> {
     spins: bool,
     /// Other threads want the processor: until then the shard polls less.
     crowded_until: Instant,
+    alone: Alone,
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
@@ -116,6 +118,7 @@ impl<C: Core> Turner<C> {
             stopping: false,
             spins: false,
             crowded_until: Instant::now(),
+            alone: Alone::default(),
             turns: 0,
             answered_ever: 0,
             latency: Latencies::default(),
@@ -148,6 +151,9 @@ impl<C: Core> Turner<C> {
         if !self.inbox.is_empty() || !self.flash_done.is_empty() || self.ready_doors() > 0 {
             return self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO));
         }
+        if self.carry_out_alone()? {
+            return Ok(());
+        }
         let since = Instant::now();
         let patience = self.patience(since);
         if self.spins && self.spin(since, patience)? {
@@ -174,13 +180,7 @@ impl<C: Core> Turner<C> {
     /// Polls for a while. True if work came.
     fn spin(&mut self, since: Instant, mut patience: Duration) -> std::io::Result<bool> {
         loop {
-            self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO))?;
-            self.exchange();
-            self.lanes.take_finished(&mut self.origin_done);
-            self.doors.listen(&mut *self.reactor);
-            let nobody_asks =
-                self.inbox.is_empty() && self.probes.is_empty() && self.ready_doors() == 0 && !self.stopping;
-            if !(nobody_asks && self.flash_done.is_empty() && self.origin_done.is_empty()) {
+            if self.look()? || !self.flash_done.is_empty() {
                 return Ok(true);
             }
             let now = Instant::now();
@@ -194,6 +194,30 @@ impl<C: Core> Turner<C> {
                 patience = self.limits.spin;
             }
         }
+    }
+
+    /// Looks for new work without a sleep. True if something other than the flash has some.
+    fn look(&mut self) -> std::io::Result<bool> {
+        self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO))?;
+        self.exchange();
+        self.lanes.take_finished(&mut self.origin_done);
+        self.doors.listen(&mut *self.reactor);
+        let nobody_asks = self.inbox.is_empty() && self.probes.is_empty() && self.ready_doors() == 0 && !self.stopping;
+        Ok(!(nobody_asks && self.origin_done.is_empty()))
+    }
+
+    /// Carries out the one operation for which the one request waits, if that is all that there is to do. True if it
+    /// did.
+    fn carry_out_alone(&mut self) -> std::io::Result<bool> {
+        let may = self.flash_under_way == 1 && self.requests.len() == 1 && self.alone.try_next();
+        let since = Instant::now();
+        if !may || !self.reactor.carry_out_alone(&mut self.flash_done) {
+            return Ok(false);
+        }
+        let took = since.elapsed();
+        let others_waited = self.look()?;
+        self.alone.called(took, others_waited);
+        Ok(true)
     }
 
     fn turn(&mut self) {
@@ -322,14 +346,14 @@ impl<C: Core> Turner<C> {
     }
 
     fn reply(&mut self, id: RequestId, reply: Reply, missed: bool, now: Instant) {
-        let Some(pending) = self.requests.remove(id) else { return };
-        match pending.way {
+        let Some(request) = self.requests.remove(id) else { return };
+        match request.way {
             RequestWay::Mailbox => self.answered += 1,
             RequestWay::Door(door) => self.doors.answered(door),
         }
         self.answered_ever += 1;
         let bypassed = matches!(&reply, Reply::Data(_, served) if served.bypassed);
-        let histogram = match pending.kind {
+        let histogram = match request.kind {
             Kind::Read if missed && bypassed => Some(&mut self.latency.read_bypass),
             Kind::Read if missed => Some(&mut self.latency.read_miss),
             Kind::Read => Some(&mut self.latency.read_hit),
@@ -339,10 +363,10 @@ impl<C: Core> Turner<C> {
             Kind::Other => None,
         };
         if let Some(histogram) = histogram {
-            let took = now.saturating_duration_since(pending.since);
+            let took = now.saturating_duration_since(request.since);
             histogram.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
-        (pending.answer)(reply);
+        (request.answer)(reply);
     }
 
     fn start(&mut self, effect: Effect) {
