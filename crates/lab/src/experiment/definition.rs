@@ -69,6 +69,8 @@ pub struct Case {
     pub rw: Option<String>,
     /// fio: the percentage of reads in a mixed load.
     pub reads: Option<u32>,
+    /// fio: some addresses more often than others, by Zipf's law with this exponent. Without it all alike.
+    pub zipf: Option<f64>,
     /// fio: the size of a request in KiB.
     pub block: Option<u32>,
     /// fio: its engine, such as `psync`, `libaio` or `io_uring`.
@@ -410,6 +412,9 @@ impl Definition {
                 }
                 if case.block.is_none() && case.vary != Some(Vary::Block) {
                     return Err("block is missing".to_owned());
+                }
+                if case.zipf.is_some_and(|exponent| !(exponent > 0.0 && exponent != 1.0 && exponent < 10.0)) {
+                    return Err("zipf is above 0, below 10, and not 1".to_owned());
                 }
                 // Of each direction fio keeps a schedule of its own.
                 if case.rate.is_some() && matches!(case.rw.as_deref(), Some("rw" | "randrw")) {

@@ -70,6 +70,8 @@ pub fn command(definition: &Definition, case: &Case, point: &Point, file: &Path,
     command.arg(format!("--size={}M", u64::from(definition.size) * u64::from(point.used) / 100));
     command.arg(format!("--rw={}", case.rw.as_deref().unwrap_or("randread")));
     command.args(case.reads.map(|reads| format!("--rwmixread={reads}")));
+    // The centre is fixed: by default it depends on the seed, and each run would have other hot addresses.
+    command.args(case.zipf.map(|exponent| format!("--random_distribution=zipf:{exponent}:0.5")));
     command.arg(format!("--bs={}k", point.block));
     command.arg(format!("--ioengine={}", case.engine.as_deref().unwrap_or("psync")));
     command.args([format!("--iodepth={}", point.depth), format!("--numjobs={}", point.threads)]);

@@ -6,11 +6,11 @@ use super::record::{Figures, Record, Second};
 use super::settling::{self, SettlingFound};
 use super::side::{Session, Stage};
 use super::{
-    Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, pgbench_load, place, processors, sense,
-    tpcc_load,
+    Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, pgbench_load, processors, sense, tpcc_load,
 };
 use crate::command::{self, shortened};
 use crate::failure::{Failure, Result, check_interrupt};
+use crate::place;
 use crate::pond::Headpond;
 use crate::service::Service;
 use headpond_models::flash::{Card, Model};

@@ -5,15 +5,17 @@
 //! - The origin is written through the mount, or while nothing is mounted: never past a mount.
 //! - The mount goes before the directories that it uses, even after a failure.
 
-use super::limited::{Limit, Limited};
 use super::open_loop::Waits;
 use super::plan::{Plan, Point, Visit};
 use super::processors::Confined;
 use super::server::Server;
 use super::target::PondTarget;
-use super::{Definition, Kind, Load, Software, Vary, fio_load, oltp_load, pgbench_load, place, tpcc_load};
+use super::{Definition, Kind, Load, Software, Vary, fio_load, oltp_load, pgbench_load, tpcc_load};
 use crate::command;
 use crate::failure::{Failure, Result};
+use crate::limited::{Limit, Limited};
+use crate::memory_bound::MemoryBound;
+use crate::place;
 use crate::pond::{Headpond, Mount, Mounting};
 use crate::sysbench;
 use std::path::{Path, PathBuf};
@@ -55,6 +57,8 @@ pub struct Stage {
     server: Option<Server>,
     script: PathBuf,
     mount: Option<Mount>,
+    /// The bound on the mount's memory. It goes after the mount.
+    memory: Option<MemoryBound>,
     /// What fio works on.
     file: PathBuf,
     /// How much of it is there, in MiB.
@@ -142,6 +146,7 @@ impl Session {
             server: None,
             script: self.script.clone(),
             mount: None,
+            memory: None,
             file: PathBuf::new(),
             there: 0,
             requests: self.scratch.path().join("requests"),
@@ -232,6 +237,11 @@ impl Session {
         // measured: it is a pool that was used before.
         let fill: &[&str] = if self.limited.is_some() { &["--fill", "zeros"] } else { &[] };
         let mount = self.headpond.mount_with(&mounting, fill)?;
+        if let Some(mib) = pond.memory {
+            let memory = MemoryBound::make(mib)?;
+            memory.take(mount.pid())?;
+            stage.memory = Some(memory);
+        }
         stage.places = vec![origin, flash];
         stage.commands.push(("headpond".to_owned(), mount.typed()));
         let variant = plan.sides[visit.side].variant.map(|variant| &plan.definition.variants[variant]);

@@ -10,7 +10,8 @@
 //!
 //! Keys of `headpond:`, all optional: `mode`; `origin` (a directory; without it a scratch directory behind a
 //! modelled disk); `disk` (which one: `hdd-7200` unless said, `none` for the bare directory); `flash` (a directory, a
-//! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file).
+//! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file); `memory` (the most that the daemon may have in
+//! MiB, with the page cache of what it reads).
 
 use crate::failure::{Failure, Result};
 use headpond_models::DiskModel;
@@ -30,6 +31,8 @@ pub struct PondTarget {
     pub flash: Option<PathBuf>,
     /// The size of a new flash file in MiB.
     pub size: Option<u32>,
+    /// The most memory of the daemon in MiB, with the page cache of what it reads.
+    pub memory: Option<u32>,
 }
 
 /// What it is.
@@ -119,7 +122,11 @@ impl Target {
                 "flash" => pond.flash = Some(PathBuf::from(value)),
                 "disk" => disk = Some(value.to_owned()),
                 "size" => pond.size = Some(value.parse().map_err(|_| format!("size={value} is not a number of MiB"))?),
-                _ => return Err(format!("'{key}' is not one of mode, origin, disk, flash, size")),
+                "memory" => {
+                    let memory = value.parse().ok().filter(|mib| *mib > 0);
+                    pond.memory = Some(memory.ok_or_else(|| format!("memory={value} is not a number of MiB"))?);
+                }
+                _ => return Err(format!("'{key}' is not one of mode, origin, disk, flash, size, memory")),
             }
         }
         pond.disk = match disk {
@@ -145,7 +152,8 @@ impl Target {
                     pond.origin.as_ref().map_or("a scratch directory".to_owned(), |path| path.display().to_string());
                 let disk = pond.disk.as_ref().map_or(String::new(), |disk| format!(" behind a modelled disk ({disk})"));
                 let flash = pond.flash.as_ref().map_or("a scratch file".to_owned(), |path| path.display().to_string());
-                format!("headpond in {} over {origin}{disk}, flash: {flash}", pond.mode)
+                let memory = pond.memory.map_or(String::new(), |mib| format!(", at most {mib} MiB of memory"));
+                format!("headpond in {} over {origin}{disk}, flash: {flash}{memory}", pond.mode)
             }
         }
     }
@@ -170,6 +178,9 @@ mod tests {
         assert_eq!(scratch.disk.as_deref(), Some("hdd-7200"));
         let Kind::Headpond(bare) = of("headpond:disk=none").kind else { panic!("a mount") };
         assert_eq!(bare.disk, None);
+        let bounded = of("headpond:memory=256");
+        assert!(matches!(&bounded.kind, Kind::Headpond(pond) if pond.memory == Some(256)));
+        assert!(bounded.describe().contains("256 MiB"), "{}", bounded.describe());
     }
 
     #[test]
@@ -179,6 +190,7 @@ mod tests {
             ("headpond:mode=fast", "write-around"),
             ("headpond:colour=red", "origin"),
             ("headpond:disk=floppy", "hdd-10000"),
+            ("headpond:memory=little", "MiB"),
             ("model:unobtainium", "iodrive-duo"),
         ] {
             let error = Target::parse(text).expect_err(text).to_string();

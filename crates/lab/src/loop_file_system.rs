@@ -1,0 +1,83 @@
+//! An ext4 of the lab's own, on a loop device over a file.
+//!
+//! Invariant: mount and loop device go with their owner, even after a failure.
+
+use crate::command;
+use crate::failure::{Failure, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long the file system may be in use when its owner lets go of it.
+const BUSY_MAX: Duration = Duration::from_secs(30);
+/// How often it is tried again meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The file system, mounted.
+pub struct LoopFileSystem {
+    device: PathBuf,
+    path: PathBuf,
+    mounted: bool,
+}
+
+impl LoopFileSystem {
+    /// Makes a file system in `file`, whose content it overwrites.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn format(file: &Path) -> Result<()> {
+        let mut mkfs = Command::new("mkfs.ext4");
+        // Nothing that the file system would do later, while a load is measured.
+        mkfs.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]).arg(file);
+        command::run("making a file system", &mut mkfs).map(drop)
+    }
+
+    /// Mounts the file system in `file` at `path`, a directory that it makes.
+    ///
+    /// # Errors
+    /// When a command fails. Only root can.
+    pub fn mount(file: &Path, path: PathBuf) -> Result<Self> {
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--direct-io=on"]).arg(file);
+        let device = PathBuf::from(command::run("making a loop device", &mut losetup)?.trim());
+        let mut made = Self { device, path, mounted: false };
+        fs::create_dir(&made.path).map_err(Failure::io("making a mount point"))?;
+        command::run("mounting it", Command::new("mount").arg(&made.device).arg(&made.path))?;
+        made.mounted = true;
+        Ok(made)
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its loop device.
+    #[must_use]
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// The programs that this machine lacks for it.
+    #[must_use]
+    pub fn lacking() -> Vec<String> {
+        command::lacking(&["losetup", "mount", "umount"])
+    }
+}
+
+impl Drop for LoopFileSystem {
+    fn drop(&mut self) {
+        // A drop reports no error. The operator sees what is left.
+        let start = Instant::now();
+        // The kernel closes a daemon's files some time after its end, as far as an io_uring holds them.
+        while self.mounted && start.elapsed() < BUSY_MAX {
+            self.mounted = command::run("unmounting it", Command::new("umount").arg(&self.path)).is_err();
+            if self.mounted {
+                std::thread::sleep(LOOK);
+            }
+        }
+        let _ = command::run("taking the loop device away", Command::new("losetup").arg("--detach").arg(&self.device));
+    }
+}
