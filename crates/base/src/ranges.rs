@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Ranges that are not empty and do not overlap or touch, by start. Each takes a node's share of a B-tree, however long it is.
+/// Ranges that are not empty and do not overlap or touch, by start. Each takes a node's share of a B-tree, however long
+/// it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet(BTreeMap<u64, u64>);
 

@@ -18,9 +18,9 @@
 //! - A completed write is readable, but not durable. A sync makes durable what its disk had completed when the sync
 //!   was submitted. It does not cover other disks.
 //! - Every operation but [`DiskOp::Trim`] ends with exactly one [`Completion`], also when the disk fails.
-//! - Offsets, lengths and the memory of writes are multiples of [`BLOCK`](headpond_base::BLOCK). The disk refuses others
-//!   with [`Errno::INVAL`](headpond_base::Errno::INVAL), and operations beyond its end, too. It does not copy to align:
-//!   that would be a hidden cost of each request.
+//! - Offsets, lengths and the memory of writes are multiples of [`BLOCK`](headpond_base::BLOCK). The disk refuses
+//!   others with [`Errno::INVAL`](headpond_base::Errno::INVAL), and operations beyond its end, too. It does not copy to
+//!   align: that would be a hidden cost of each request.
 //! - A disk continues short reads and writes by itself. If it cannot, the operation fails.
 //! - The caller bounds the number of operations under way; a reactor queues what exceeds its depth.
 //!
@@ -29,8 +29,8 @@
 //!   disk only.
 //! - Disks do not wait for each other: a disk that fails, or never answers, stops no other.
 //! - One wait covers everything: an operation that ends on any disk, a descriptor that becomes readable, a wake-up.
-//! - A [`WatchToken`] names a descriptor. Readable descriptors are reported in rotation: the reactor reports none twice before it has
-//!   reported the others.
+//! - A [`WatchToken`] names a descriptor. Readable descriptors are reported in rotation: the reactor reports none twice
+//!   before it has reported the others.
 //! - A reactor that cannot watch refuses to: `psync` and `memory` watch nothing.
 //!
 //! Price with one disk and one descriptor: lists with one entry. There is no further system call, hand-over or

@@ -60,7 +60,8 @@ pub enum End {
     Read(Result<Buf>),
     /// Of [`DiskOp::Write`]. After an error the bytes on the disk are unknown.
     Write(Result<()>),
-    /// Of [`DiskOp::Sync`]. After an error any write since the last good sync may be lost, even if a later sync succeeds.
+    /// Of [`DiskOp::Sync`]. After an error any write since the last good sync may be lost, even if a later sync
+    /// succeeds.
     Sync(Result<()>),
 }
 

@@ -9,7 +9,8 @@
 
 use crate::locks::OpId;
 
-/// The changes that wait for those of the other kind to end. The number of requests under way bounds it; it is nearly always empty.
+/// The changes that wait for those of the other kind to end. The number of requests under way bounds it; it is nearly
+/// always empty.
 #[derive(Default, Debug)]
 pub(crate) struct Alternation(Vec<(OpId, bool)>);
 

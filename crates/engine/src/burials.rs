@@ -1,6 +1,7 @@
 //! Files with dirty data that are gone at the origin, while that is made durable there.
 //!
-//! Invariant: a file whose burial the origin refused is asked for again, at its time or with the next flush, whichever is first.
+//! Invariant: a file whose burial the origin refused is asked for again, at its time or with the next flush, whichever
+//! is first.
 
 use std::collections::BTreeMap;
 

@@ -5,9 +5,9 @@
 //! replay from there makes that exact. It counts once three things are durable, in this order:
 //! every entry that it may show, its own bytes, and the superblock that names it.
 //!
-//! Invariant: a checkpoint that counts has every slot that is dirty, and all zeros. Where room is short, clean slots are left
-//! out, one by one as it is written ([`Selection`]); one that becomes too long all the same, because much became dirty before and
-//! behind the walk, is given up, and begun again with what is dirty alone while changes wait.
+//! Invariant: a checkpoint that counts has every slot that is dirty, and all zeros. Where room is short, clean slots
+//! are left out, one by one as it is written ([`Selection`]); one that becomes too long all the same, because much
+//! became dirty before and behind the walk, is given up, and begun again with what is dirty alone while changes wait.
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
 use headpond_format::{
@@ -30,11 +30,11 @@ const PIECES_AT_ONCE: u32 = 2;
 /// written at 6 %.
 const TAIL_BYTES: u64 = 512 << 20;
 const TAIL_CHECKPOINTS: u64 = 16;
-/// The share of its room that clean slots leave free in a checkpoint that is short of it when it is begun, as a fraction:
-/// what becomes dirty while it is written comes on top.
+/// The share of its room that clean slots leave free in a checkpoint that is short of it when it is begun, as a
+/// fraction: what becomes dirty while it is written comes on top.
 const MAP_SPARE: u64 = 8;
-/// The same for one that is not. Unpacked, a full pool with each block in a chunk of its own leaves so much: the checkpoint
-/// areas themselves take more than a 128th of the pool. The frames of long objects need a 16th of it.
+/// The same for one that is not. Unpacked, a full pool with each block in a chunk of its own leaves so much: the
+/// checkpoint areas themselves take more than a 128th of the pool. The frames of long objects need a 16th of it.
 const MAP_LEAST_SPARE: u64 = 128;
 /// Bytes of map slots in one frame.
 const FRAME: usize = 64 << 10;
@@ -82,8 +82,8 @@ struct Running {
     selection: Selection,
 }
 
-/// Which blocks a checkpoint has. If blocks are packed, a pool can hold more than a checkpoint has room for. Clean ones that are
-/// left out are, after a start, as if they had been evicted.
+/// Which blocks a checkpoint has. If blocks are packed, a pool can hold more than a checkpoint has room for. Clean ones
+/// that are left out are, after a start, as if they had been evicted.
 struct Selection {
     /// Bytes of map of which clean slots may fill what dirty ones, here or to come, do not.
     for_map: u64,
@@ -100,8 +100,8 @@ struct Selection {
 }
 
 impl Selection {
-    /// Whether a slot is written, in a pool with so many dirty blocks. Some of those may have been written already and be
-    /// clean by now, so what is to come is an estimate; too much is noticed in [`Checkpoints::walk`].
+    /// Whether a slot is written, in a pool with so many dirty blocks. Some of those may have been written already and
+    /// be clean by now, so what is to come is an estimate; too much is noticed in [`Checkpoints::walk`].
     fn wants(&mut self, slot: &Slot, dirty_blocks: u64) -> bool {
         let slot_bytes = SLOT_BYTES as u64;
         let wanted = slot.dirty || {
@@ -518,7 +518,8 @@ fn select(store: &Store, bare: bool) -> Selection {
     let least = all - all / MAP_LEAST_SPARE;
     let ample = Selection { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
     let room = all - all / MAP_SPARE;
-    // As they are, all blocks that lie on flash fit, each in a chunk of its own; extents of zeros, which take less, come on top.
+    // As they are, all blocks that lie on flash fit, each in a chunk of its own; extents of zeros, which take less,
+    // come on top.
     let plain =
         store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= store.log().geometry().data_blocks();
     if plain || store.sums().cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {

@@ -46,8 +46,8 @@ pub struct Config {
     pub compression_from: u8,
     /// How many segments are filled with host writes at once, 1 or more. Read at the start only.
     pub host_segments: usize,
-    /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at the
-    /// start only.
+    /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at
+    /// the start only.
     pub early_blocks: u32,
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,

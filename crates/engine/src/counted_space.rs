@@ -6,20 +6,21 @@
 //! 2 x (dirty blocks + blocks past the pool, not synced) + blocks given since it settled + margin <= blocks free
 //! ```
 //!
-//! Twice, because the file system's own trees may need as much again: an indirect block for each data block in the worst
-//! case, copies of leaves where nothing is written in place.
+//! Twice, because the file system's own trees may need as much again: an indirect block for each data block in the
+//! worst case, copies of leaves where nothing is written in place.
 //!
-//! There are two kinds of looks. A glance takes the figure as it is. That of btrfs or ZFS has nothing of what was written, not even
-//! of what was synced by file, before the next transaction is complete, half a minute later. So what the origin was given counts
-//! until a look that settles: it has the file system complete its transaction first. Price: what is in the figure already counts
-//! twice, and a write that would not fit for that reason alone waits for the settling.
+//! There are two kinds of looks. A glance takes the figure as it is. That of btrfs or ZFS has nothing of what was
+//! written, not even of what was synced by file, before the next transaction is complete, half a minute later. So what
+//! the origin was given counts until a look that settles: it has the file system complete its transaction first. Price:
+//! what is in the figure already counts twice, and a write that would not fit for that reason alone waits for the
+//! settling.
 //!
 //! ```text
 //! Enough -> accepted    Unknown -> waits for a look    Short -> waits for destage    Full -> goes to the origin itself
 //! ```
 //!
-//! Price: five looks a second while something is written. A write waits for one only where there is no plenty, or if nothing
-//! was written for a while.
+//! Price: five looks a second while something is written. A write waits for one only where there is no plenty, or if
+//! nothing was written for a while.
 
 use headpond_base::{BLOCK_U64, Errno, Nanos};
 
@@ -47,7 +48,8 @@ pub(crate) struct CountedSpace {
     /// When the look under way was asked for, and whether it settles the figure.
     looking: Option<(Nanos, bool)>,
     wanted: bool,
-    /// Blocks that the origin has for good since the last look that settled was asked for: the figure may have them or not.
+    /// Blocks that the origin has for good since the last look that settled was asked for: the figure may have them or
+    /// not.
     spent: u64,
     /// The same since the look under way was asked for.
     spent_since: u64,
@@ -98,8 +100,8 @@ impl CountedSpace {
         self.counts || self.unsure
     }
 
-    /// Whether a change at the origin that takes so many blocks there leaves those that are dirty what they were promised. If
-    /// not it waits for destage; where nothing is dirty, nobody but the origin has a say.
+    /// Whether a change at the origin that takes so many blocks there leaves those that are dirty what they were
+    /// promised. If not it waits for destage; where nothing is dirty, nobody but the origin has a say.
     pub(crate) fn leaves(&self, blocks: u64, dirty: u64, now: Nanos) -> bool {
         if dirty == 0 || !self.look() || self.look.is_some_and(|look| !look.answered) {
             return true;
@@ -112,8 +114,8 @@ impl CountedSpace {
         self.counts = true;
     }
 
-    /// Whether so many blocks more can be written there that nobody needs: only where there was plenty at the last look, whenever
-    /// that was. What is written again where nothing is written in place takes new space.
+    /// Whether so many blocks more can be written there that nobody needs: only where there was plenty at the last
+    /// look, whenever that was. What is written again where nothing is written in place takes new space.
     pub(crate) fn spare(&self, blocks: u64, dirty: u64) -> bool {
         !self.look()
             || self.look.is_some_and(|look| EACH * (dirty + self.past + blocks) + self.spent <= look.left() / 2)
@@ -169,8 +171,8 @@ impl CountedSpace {
         }
     }
 
-    /// Whether the origin is to be looked at now, for those who wait or those to come, and if so whether its figure is to be
-    /// settled: the first one is, and one that is fresh and does not let those in who wait. To be followed by
+    /// Whether the origin is to be looked at now, for those who wait or those to come, and if so whether its figure is
+    /// to be settled: the first one is, and one that is fresh and does not let those in who wait. To be followed by
     /// [`CountedSpace::looked`].
     pub(crate) fn begin_look(&mut self, now: Nanos, waiting: bool) -> Option<bool> {
         let age = self.look.map(|look| now.since(look.at));

@@ -8,8 +8,8 @@
 //! is older than the oldest by no more than the time in which a segment was filled. Blocks of zeros, which
 //! take no place, are not counted.
 //!
-//! Places are counted in units of 512 bytes, as in [`Slot::extent`]: packed records begin and end within blocks. Blank ones
-//! have none: where one is moved to, all of the segment that was not moved there counts as being as old.
+//! Places are counted in units of 512 bytes, as in [`Slot::extent`]: packed records begin and end within blocks. Blank
+//! ones have none: where one is moved to, all of the segment that was not moved there counts as being as old.
 
 use headpond_base::{Nanos, SegmentId};
 use headpond_map::Slot;

@@ -1,9 +1,9 @@
-//! Of which blocks of an object no replay of the log brings anything back, so that they can be changed at the origin without
-//! the log being told, and waited for, each time.
+//! Of which blocks of an object no replay of the log brings anything back, so that they can be changed at the origin
+//! without the log being told, and waited for, each time.
 //!
 //! Invariants:
-//! - Whatever is appended of a block takes it out (`Store::set_slot`), and a change through the log takes all out: not all of
-//!   it gives blocks slots.
+//! - Whatever is appended of a block takes it out (`Store::set_slot`), and a change through the log takes all out: not
+//!   all of it gives blocks slots.
 //! - What is in counts once the log is durable up to `said_at`.
 
 use headpond_base::{Block, RangeSet, Sequence};
@@ -13,8 +13,9 @@ use crate::locks::Span;
 /// So many ranges are remembered: a writer that goes forward needs one.
 const RANGES_MAX: usize = 64;
 
-/// A writer that goes forward has as much ahead of it dropped as it has come, though that is cached: it is about to be written.
-/// At most 16 MiB at once: one sync of the flash for so much is not felt, and no more is lost should it stop there.
+/// A writer that goes forward has as much ahead of it dropped as it has come, though that is cached: it is about to be
+/// written. At most 16 MiB at once: one sync of the flash for so much is not felt, and no more is lost should it stop
+/// there.
 const AHEAD_MAX: u64 = 4096;
 
 /// Ranges of blocks that the log was told to drop. Owned by the object.
@@ -63,7 +64,8 @@ impl Dropped {
         self.said_at
     }
 
-    /// A direct change comes. So many blocks from its end on go with it, although they are cached: of most changes none.
+    /// A direct change comes. So many blocks from its end on go with it, although they are cached: of most changes
+    /// none.
     pub(crate) fn goes_to(&mut self, span: Span) -> u64 {
         // A last block that was written in part is written again.
         let goes_on = self.end == span.first || self.end.0 == span.first.0 + 1;

@@ -111,7 +111,8 @@ pub enum Effect {
         ticket: Ticket,
         /// The file.
         object: ObjectId,
-        /// The figure must have all that was written to the origin: its transaction is completed first where it would not.
+        /// The figure must have all that was written to the origin: its transaction is completed first where it would
+        /// not.
         settles: bool,
     },
     /// Make the origin's file durable: data, size, and the directory entries that it got or lost.

@@ -1,7 +1,7 @@
 //! Reads of the origin that are under way, and who waits for them.
 //!
-//! Invariant: a block that changed since its read was begun is poisoned there, so it is never let into the pool, and nobody
-//! who asks later is given it.
+//! Invariant: a block that changed since its read was begun is poisoned there, so it is never let into the pool, and
+//! nobody who asks later is given it.
 
 use std::collections::BTreeMap;
 
@@ -117,8 +117,8 @@ pub(crate) struct Fetches {
 }
 
 impl Fetches {
-    /// Has a request wait for a read of the same blocks, if there is one and nothing changed since it began. Otherwise the
-    /// waiter comes back.
+    /// Has a request wait for a read of the same blocks, if there is one and nothing changed since it began. Otherwise
+    /// the waiter comes back.
     pub(crate) fn join(&mut self, object: ObjectId, waiter: Waiter) -> Result<(), Waiter> {
         let span = waiter.span;
         let same = self.under_way.values_mut().find(|fetch| {

@@ -1,5 +1,5 @@
-//! Objects that the log was told to forget, and not durably yet. A crash brings what it knew of them back: a file must not be
-//! changed before, or the next start takes headpond's own change for one by others.
+//! Objects that the log was told to forget, and not durably yet. A crash brings what it knew of them back: a file must
+//! not be changed before, or the next start takes headpond's own change for one by others.
 //!
 //! Invariant: what is durable of the log names an object that it was told to forget only while that is in here.
 

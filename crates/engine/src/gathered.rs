@@ -5,8 +5,8 @@
 
 use headpond_base::{BLOCK, Buf, BufMut};
 
-/// An answer in more pieces is copied into one: half of what the mount hands to the kernel at once, for a read of its may be
-/// two requests.
+/// An answer in more pieces is copied into one: half of what the mount hands to the kernel at once, for a read of its
+/// may be two requests.
 const PIECES_MOST: usize = 8;
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];

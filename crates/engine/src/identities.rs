@@ -74,8 +74,8 @@ impl Identities {
         self.by_number.remove(&OriginNumber::of(identity));
     }
 
-    /// The engine lets go of an object. If the log named it, it was told to forget it with the entry `said`, and is durable up
-    /// to `durable`.
+    /// The engine lets go of an object. If the log named it, it was told to forget it with the entry `said`, and is
+    /// durable up to `durable`.
     pub(crate) fn let_go(&mut self, id: ObjectId, state: &ObjectState, said: Option<Sequence>, durable: Sequence) {
         let number = OriginNumber::of(state.identity);
         if self.by_number.get(&number) == Some(&id) {
@@ -102,8 +102,8 @@ impl Identities {
         self.forgotten.may_come_back(OriginNumber::of(identity), durable)
     }
 
-    /// The log's last word of a file without a birth time that it is forgotten: until that is durable nothing tells another
-    /// file that gets its inode number from it.
+    /// The log's last word of a file without a birth time that it is forgotten: until that is durable nothing tells
+    /// another file that gets its inode number from it.
     pub(crate) const fn nameless_forgotten(&self) -> Sequence {
         self.nameless_forgotten
     }

@@ -10,10 +10,11 @@
 //!   block is dropped and none is served that the map has not got.
 //! - Clean blocks that are kept are known to the policy, but for those that an earlier life of the engine kept:
 //!   these are learned a few at a time ([`Keeping::learn`]).
-//! - No more blocks are kept than fit into [`KEEP_PERCENT`] of the pool by what one takes on the average, dirty ones that the
-//!   policy refused left out.
-//! - Clean blocks of a pinned class are kept, and no policy is let evict one; a share's are at most its quota (`quotas.rs`
-//!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
+//! - No more blocks are kept than fit into [`KEEP_PERCENT`] of the pool by what one takes on the average, dirty ones
+//!   that the policy refused left out.
+//! - Clean blocks of a pinned class are kept, and no policy is let evict one; a share's are at most its quota
+//!   (`quotas.rs` in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same
+//!   walk learns them.
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Keeping::keep_less`]).
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
@@ -36,13 +37,13 @@ const USABLE_PERCENT: u64 = 90;
 /// The share of what is kept that may be pinned: the rest is for what comes and goes, dirty data above all.
 const PINNED_PERCENT: u64 = 75;
 
-/// The share of what is kept that may wait in memory without anybody having asked for it, and no more than so many blocks:
-/// 64 MiB.
+/// The share of what is kept that may wait in memory without anybody having asked for it, and no more than so many
+/// blocks: 64 MiB.
 const UNASKED_SHARE: usize = 10;
 const UNASKED_MAX: usize = (64 << 20) / BLOCK;
 
-/// How far what is kept may be from what would fit before that is changed, as a fraction: each change costs the policy what it
-/// remembers of blocks that it does not keep.
+/// How far what is kept may be from what would fit before that is changed, as a fraction: each change costs the policy
+/// what it remembers of blocks that it does not keep.
 const CAPACITY_STEP: u64 = 8;
 
 /// Reclaim empties a few segments more than it needs: that is no room yet.
@@ -249,8 +250,8 @@ impl Keeping<'_> {
         (cache, quotas, pool)
     }
 
-    /// A block that the pool has is used, by a request of class `by`. Gives whether it lingered until now, or was kept by an
-    /// earlier life alone.
+    /// A block that the pool has is used, by a request of class `by`. Gives whether it lingered until now, or was kept
+    /// by an earlier life alone.
     pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) -> bool {
         let Some(key) = key_of(object, block) else { return false };
         let (cache, _, mut pool) = self.parts();

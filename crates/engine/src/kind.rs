@@ -1,9 +1,10 @@
-//! What the engine does otherwise with a volume than with a file. The comparison with the origin is in `witness.rs`. Who else asks
-//! [`Object::is_file`]: `ops/reserve.rs` (no space), `destage/job.rs` (no stamp), `store/object.rs` and `store/replay.rs` (no times),
-//! `begin.rs` (a volume that others changed is not opened).
+//! What the engine does otherwise with a volume than with a file. The comparison with the origin is in `witness.rs`.
+//! Who else asks
+//! [`Object::is_file`]: `ops/reserve.rs` (no space), `destage/job.rs` (no stamp), `store/object.rs` and
+//! `store/replay.rs` (no times), `begin.rs` (a volume that others changed is not opened).
 //!
-//! A volume keeps its size, has no times and no name, and the origin is not asked for space for it. headpond changes nothing
-//! by which it is known again. So
+//! A volume keeps its size, has no times and no name, and the origin is not asked for space for it. headpond changes
+//! nothing by which it is known again. So
 //! - its size is the origin's, the witness's and the log's, whatever fails;
 //! - its destage and its sync neither cut nor stamp anything, and end with the sync of the origin;
 //! - no entry of the log says a size or a time of it.

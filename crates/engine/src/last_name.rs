@@ -1,5 +1,5 @@
-//! Whether an object's file still has a name at the origin. Should the origin forget a removal in a power cut, the file would be
-//! back and want its data. So the pool forgets dirty data only once the origin has made the removal durable.
+//! Whether an object's file still has a name at the origin. Should the origin forget a removal in a power cut, the file
+//! would be back and want its data. So the pool forgets dirty data only once the origin has made the removal durable.
 //!
 //! ```text
 //! [Linked] --- removed ---> [Gone] --- asked to make that durable ---> [Burying] --- done ---> the object is forgotten

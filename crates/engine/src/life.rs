@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - It goes forward only.
-//! - Nothing is written before what recovery found is durable: a process that died may have left that in the device's cache
-//!   alone, and a superblock, with the checkpoint that it leads to, could survive a loss of power that takes it.
+//! - Nothing is written before what recovery found is durable: a process that died may have left that in the device's
+//!   cache alone, and a superblock, with the checkpoint that it leads to, could survive a loss of power that takes it.
 
 /// Owned by the engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -16,7 +16,8 @@ pub(crate) enum Life {
     /// What recovery found is being made durable. Nothing else happens.
     #[default]
     Settling,
-    /// The first checkpoint of this epoch is being written, or there is no room yet for the log to go on. Requests are held.
+    /// The first checkpoint of this epoch is being written, or there is no room yet for the log to go on. Requests are
+    /// held.
     Starting,
     /// Requests are taken.
     Serving,

@@ -1,18 +1,18 @@
 //! Blocks in memory, until they have shown that they are worth a write to flash: the window of `adaptive`, and, where
 //! flash has no room to spare, what came along with a miss and nobody has asked for.
 //!
-//! For the window the policy says what comes here (`Admitted::Memory`), when it moves on to flash (`Host::fill`), and when
-//! it goes (`Host::evicted`). What nobody has asked for goes first in, first out, and is not known to the policy; the first
-//! who asks for it brings it in as a miss would, without a read of the origin.
+//! For the window the policy says what comes here (`Admitted::Memory`), when it moves on to flash (`Host::fill`), and
+//! when it goes (`Host::evicted`). What nobody has asked for goes first in, first out, and is not known to the policy;
+//! the first who asks for it brings it in as a miss would, without a read of the origin.
 //!
 //! Invariants:
 //! - Only bytes that the origin has, of blocks for which the map has no slot. So nothing here can hide anything newer,
 //!   and a crash loses nothing.
 //! - Whatever changes a block drops it here in the same step (`Engine::poison`).
-//! - Every block here is known to the policy as one in memory, but for those that moved on in this cycle of the engine, and
-//!   those that nobody has asked for.
-//! - Memory for so many blocks as were ever here at once, which the policy and `unasked_most` of `Keep` bound; given back
-//!   when none is left.
+//! - Every block here is known to the policy as one in memory, but for those that moved on in this cycle of the engine,
+//!   and those that nobody has asked for.
+//! - Memory for so many blocks as were ever here at once, which the policy and `unasked_most` of `Keep` bound; given
+//!   back when none is left.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

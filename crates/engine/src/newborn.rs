@@ -1,8 +1,8 @@
-//! When files without birth times were made through headpond, of those that the engine has let go of since: one that is opened
-//! again is still new. See [`ObjectState::made_at`].
+//! When files without birth times were made through headpond, of those that the engine has let go of since: one that is
+//! opened again is still new. See [`ObjectState::made_at`].
 //!
-//! Bounded: of more files than [`MOST`] the oldest are forgotten. Of those, and of files that were made past headpond, a loss of
-//! power may show another one under their number, and nothing tells.
+//! Bounded: of more files than [`MOST`] the oldest are forgotten. Of those, and of files that were made past headpond,
+//! a loss of power may show another one under their number, and nothing tells.
 //!
 //! [`ObjectState::made_at`]: headpond_format::ObjectState::made_at
 

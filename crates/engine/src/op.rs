@@ -14,8 +14,8 @@ use crate::treatment::Treatment;
 /// What a request asks for, once it is known to make sense.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// The file is known already, and waits for what the log says of another that had its inode number. The origin has so
-    /// many bytes of space for it.
+    /// The file is known already, and waits for what the log says of another that had its inode number. The origin has
+    /// so many bytes of space for it.
     Open {
         allocated: u64,
     },
@@ -81,8 +81,8 @@ pub(crate) enum Change {
     },
 }
 
-/// The last thing that a request asked for. The request is stepped again once it has that. Each kind uses some of these,
-/// in this order.
+/// The last thing that a request asked for. The request is stepped again once it has that. Each kind uses some of
+/// these, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Begin,

@@ -5,9 +5,9 @@
 //! busy: the time since the later of its own start and the end of the one that ended before it. For
 //! one served at a time that is its service; where several are served at once, its share.
 //!
-//! A volume that is reached over a network may serve the next I/O while the bytes of a large one are still on their way.
-//! Then the large one seems to keep it busy for longer, and the next one comes sooner by as much: what comes right behind
-//! a large one, and was waiting, counts for that.
+//! A volume that is reached over a network may serve the next I/O while the bytes of a large one are still on their
+//! way. Then the large one seems to keep it busy for longer, and the next one comes sooner by as much: what comes right
+//! behind a large one, and was waiting, counts for that.
 //!
 //! A straight line is fitted through that, where each sample counts a little less with every one after
 //! it. While all sizes were alike, a further MiB is taken to cost as much as an I/O: if that is too
@@ -160,8 +160,8 @@ impl OriginCosts {
         }
     }
 
-    /// Counts the large I/O that waits for it, with what this one behind it came sooner or later than it should; `true` if that
-    /// is all that this one says.
+    /// Counts the large I/O that waits for it, with what this one behind it came sooner or later than it should; `true`
+    /// if that is all that this one says.
     fn count_large(&mut self, io: &UnderWay, mebibytes: f64, busy: f64) -> bool {
         let Some(large) = self.large.take() else { return false };
         let behind = mebibytes * 2.0 < large.mebibytes && io.since < large.done_at;

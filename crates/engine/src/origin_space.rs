@@ -1,7 +1,8 @@
-//! The origin's space, as far as several objects have to do with it: who asks for some, and what is promised of it. What one
-//! object has is in `space.rs`.
+//! The origin's space, as far as several objects have to do with it: who asks for some, and what is promised of it.
+//! What one object has is in `space.rs`.
 //!
-//! Invariant: an object with changes that wait for space, and whose question can be asked now, is among those that are wanted.
+//! Invariant: an object with changes that wait for space, and whose question can be asked now, is among those that are
+//! wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What the engine has asked for: effects that nobody has taken yet, those that are under way, and what the origin charges.
+//! What the engine has asked for: effects that nobody has taken yet, those that are under way, and what the origin
+//! charges.
 //!
 //! Invariants
 //! - Effects are taken in the order in which they were asked for.

@@ -52,8 +52,8 @@ impl Packing {
         if self.allowed { own.unwrap_or(self.compression) } else { Compression::Off }
     }
 
-    /// Where there is room for all as it is, packing would take time and gain nothing. Zeros are seen at once, and take no
-    /// room all the same.
+    /// Where there is room for all as it is, packing would take time and gain nothing. Zeros are seen at once, and take
+    /// no room all the same.
     pub(crate) const fn with_stored(&self, compression: Compression, units: u64) -> Compression {
         if units < self.from_units { Compression::Off } else { compression }
     }

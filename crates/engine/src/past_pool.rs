@@ -2,9 +2,10 @@
 //!
 //! Invariants
 //! - While a change is under way no destage begins on the object, and nothing of it goes to the log.
-//! - A sync covers what was made before it was asked for: [`PastPool::is_synced`] counts only where nothing was made since.
-//! - Once the origin has refused a sync, no later one is believed while the file is open (promise 8): kernels forget what they
-//!   could not write, and say so once only.
+//! - A sync covers what was made before it was asked for: [`PastPool::is_synced`] counts only where nothing was made
+//!   since.
+//! - Once the origin has refused a sync, no later one is believed while the file is open (promise 8): kernels forget
+//!   what they could not write, and say so once only.
 
 use headpond_base::Errno;
 

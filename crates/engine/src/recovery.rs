@@ -25,8 +25,8 @@ use crate::store::Store;
 use crate::store::object::Object;
 use crate::witness::{Verdict, conflict, keep_volume, reconcile_volume};
 
-/// What to write on a device, and where, so that it is an empty pool of its own. Both superblocks must be durable before
-/// it is used. The two names are random.
+/// What to write on a device, and where, so that it is an empty pool of its own. Both superblocks must be durable
+/// before it is used. The two names are random.
 #[must_use]
 pub fn format_pool(
     pool: PoolId,
@@ -209,9 +209,9 @@ impl Recovered {
         map.into_iter().flat_map(|map| map.range(Block(0), Block(u64::MAX)))
     }
 
-    /// Which of an object's neighbouring blocks, with these slots, are what was written for them. They are of one packed
-    /// record, block after block, or one that is stored as it is; none is blank. `bytes` is what was read from the location of the first
-    /// on, as many blocks as [`Slot::extent`] tells.
+    /// Which of an object's neighbouring blocks, with these slots, are what was written for them. They are of one
+    /// packed record, block after block, or one that is stored as it is; none is blank. `bytes` is what was read from
+    /// the location of the first on, as many blocks as [`Slot::extent`] tells.
     #[must_use]
     pub fn verify(&self, object: ObjectId, first: Block, slots: &[Slot], bytes: &Buf) -> Vec<bool> {
         self.store.read_back(object, first, slots, Some(bytes)).good
@@ -354,11 +354,12 @@ impl Recovered {
     }
 }
 
-/// Whether an origin without birth times has lost power, and shows an older file under the inode number that this object's had.
+/// Whether an origin without birth times has lost power, and shows an older file under the inode number that this
+/// object's had.
 ///
-/// The origin may forget that a file was removed, and with it the new one that got its number and was not synced there yet.
-/// The status of the older one was last changed before the new one was made. Where both happened within one step of the
-/// origin's clock, this does not tell.
+/// The origin may forget that a file was removed, and with it the new one that got its number and was not synced there
+/// yet. The status of the older one was last changed before the new one was made. Where both happened within one step
+/// of the origin's clock, this does not tell.
 fn had_the_number_before(object: &Object, found: Witness) -> bool {
     let state = &object.state;
     state.identity.lacks_birth() && state.flags.unanchored && found.ctime() < state.made_at

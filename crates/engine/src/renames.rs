@@ -102,7 +102,8 @@ impl Renames {
         }
     }
 
-    /// The first rename from `seen` on that concerns a path: its number, where to, and where in the path what stays begins.
+    /// The first rename from `seen` on that concerns a path: its number, where to, and where in the path what stays
+    /// begins.
     fn next(&self, path: &[u8], seen: RenamesSeen) -> Option<(RenamesSeen, &[u8], usize)> {
         let ends = (1..=path.len()).filter(|end| path.get(*end).is_none_or(|byte| *byte == b'/'));
         let first = |end: usize| {

@@ -173,9 +173,9 @@ pub enum Namespace {
 
 /// Something asked of the engine. Offsets and lengths are in bytes.
 ///
-/// A volume is only opened, closed, read, written, made zeros, synced, flushed and searched. It keeps its size: a change that
-/// reaches beyond its end fails with [`Errno::NOSPC`], and anything else with [`Errno::OPNOTSUPP`]. It has no times: a
-/// request's counts for nothing.
+/// A volume is only opened, closed, read, written, made zeros, synced, flushed and searched. It keeps its size: a
+/// change that reaches beyond its end fails with [`Errno::NOSPC`], and anything else with [`Errno::OPNOTSUPP`]. It has
+/// no times: a request's counts for nothing.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Makes an object known, or known again, and counts one more handle on it. Answer: [`Reply::Opened`]; for a volume
@@ -274,9 +274,9 @@ pub enum Request {
         /// When it is set.
         ctime: UnixNanos,
     },
-    /// Tells that the front door changed the origin's file in a way that moves its status change time (mode, owner, links,
-    /// extended attributes), or that a file which it opens has another time by now. Answer: [`Reply::Changed`]; of a file that
-    /// the engine has let go of, [`Reply::Done`].
+    /// Tells that the front door changed the origin's file in a way that moves its status change time (mode, owner,
+    /// links, extended attributes), or that a file which it opens has another time by now. Answer: [`Reply::Changed`];
+    /// of a file that the engine has let go of, [`Reply::Done`].
     Restamp {
         /// The object.
         object: ObjectId,
@@ -286,8 +286,8 @@ pub enum Request {
         seen: bool,
     },
     /// The front door is about to change the origin's file in a way that moves its status change time. Answer:
-    /// [`Reply::Done`] when it may: should the daemon be killed in the middle, nobody takes that for a change by others.
-    /// To be followed by [`Request::StatusEnds`], whatever becomes of the change, unless it is refused.
+    /// [`Reply::Done`] when it may: should the daemon be killed in the middle, nobody takes that for a change by
+    /// others. To be followed by [`Request::StatusEnds`], whatever becomes of the change, unless it is refused.
     StatusBegins {
         /// The object.
         object: ObjectId,

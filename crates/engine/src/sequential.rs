@@ -15,12 +15,13 @@ use headpond_policy::{ProcessId, SequentialRuns, Transfer};
 use crate::store::object::Object;
 use crate::treatment::{Handling, Treatment};
 
-/// What a file has dirty goes to the origin before writes bypass. So many runs at most: the sequential run's own beginning,
-/// and little else. Scattered writes would gain more from waiting for others beside them than it does from bypassing.
+/// What a file has dirty goes to the origin before writes bypass. So many runs at most: the sequential run's own
+/// beginning, and little else. Scattered writes would gain more from waiting for others beside them than it does from
+/// bypassing.
 const SWITCH_RUNS: u64 = 8;
 
-/// A file whose writes were made to bypass, and are cached again since, or which has too much scattered to, is left alone
-/// for this long.
+/// A file whose writes were made to bypass, and are cached again since, or which has too much scattered to, is left
+/// alone for this long.
 const SWITCH_PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// The sequential runs under way.

@@ -1,11 +1,11 @@
 //! What is known of one object's space at the origin, and the changes that wait for some.
 //!
 //! Invariants
-//! - `reserved` has only what the origin has for good: nothing that destage is giving back, and nothing that was asked for
-//!   before destage began to.
+//! - `reserved` has only what the origin has for good: nothing that destage is giving back, and nothing that was asked
+//!   for before destage began to.
 //! - `reserved` and `idle` have whole blocks.
-//! - While destage gives space of the object back, the origin is not asked for any: what comes in between is neither lost
-//!   nor another file's.
+//! - While destage gives space of the object back, the origin is not asked for any: what comes in between is neither
+//!   lost nor another file's.
 //! - At most one question is under way.
 
 use headpond_base::{BLOCK_U64, Block, Errno, RangeSet, blocks_for};
@@ -117,8 +117,8 @@ impl ObjectSpace {
         self.idle.remove(start, end);
     }
 
-    /// The origin was found to have this. What is to become a hole there stays so. A block of which the origin has a part,
-    /// because its own blocks are smaller, is not reserved.
+    /// The origin was found to have this. What is to become a hole there stays so. A block of which the origin has a
+    /// part, because its own blocks are smaller, is not reserved.
     pub(crate) fn found(&mut self, (start, end): Bytes) {
         let (start, end) = (Block(blocks_for(start)).byte(), Block::holding(end).byte());
         let mut at = self.idle.next(start, false);

@@ -1,7 +1,7 @@
 //! Whether the stamp of an object's file at the origin tells a change by others, now and after a crash.
 //!
-//! The stamp is the file's size and times as headpond left them. While headpond itself changes the file, it proves nothing.
-//! So the log says before each change that one is going on, and afterwards that it is over.
+//! The stamp is the file's size and times as headpond left them. While headpond itself changes the file, it proves
+//! nothing. So the log says before each change that one is going on, and afterwards that it is over.
 //!
 //! ```text
 //!                       reserves                       works
@@ -19,7 +19,8 @@
 //!
 //! Invariants
 //! - What is durable of the log is no more trusting than the state here, while the file is changed for the first time.
-//! - `ChangedDirectly`: nothing is dirty here, and after a crash the origin's size and time count; but for `size_counts`, see
+//! - `ChangedDirectly`: nothing is dirty here, and after a crash the origin's size and time count; but for
+//!   `size_counts`, see
 //!   [`StampTrust::own_size_counts`].
 //! - A file that is left is `Trusted` only if nobody reserves space there, and no reservation failed since the stamp.
 
@@ -149,8 +150,8 @@ impl StampTrust {
         says
     }
 
-    /// A change goes to the file and not to the log; whether the log has to say so first. The object's own size counts on only
-    /// where the file's is not known.
+    /// A change goes to the file and not to the log; whether the log has to say so first. The object's own size counts
+    /// on only where the file's is not known.
     pub(crate) const fn goes_direct(&mut self, size_is_known: bool) -> bool {
         let says = !self.is_changed_directly() || self.own_size_counts;
         self.state = State::ChangedDirectly;
@@ -163,7 +164,8 @@ impl StampTrust {
         self.own_size_counts = true;
     }
 
-    /// A change goes to the log; whether others had gone to the file before, so that the log has to say which size counts.
+    /// A change goes to the log; whether others had gone to the file before, so that the log has to say which size
+    /// counts.
     pub(crate) const fn log_counts_again(&mut self) -> bool {
         let went_direct = self.is_changed_directly();
         if went_direct {
@@ -172,8 +174,8 @@ impl StampTrust {
         went_direct
     }
 
-    /// Destage is through with the file: it is synced, and has its stamp. Others may be asking for space there. Gives whether its
-    /// time is adrift nevertheless, so that it needs another.
+    /// Destage is through with the file: it is synced, and has its stamp. Others may be asking for space there. Gives
+    /// whether its time is adrift nevertheless, so that it needs another.
     pub(crate) const fn leave(&mut self) -> bool {
         self.state = match (self.reserving, self.time_adrift) {
             (0, false) => State::Trusted,

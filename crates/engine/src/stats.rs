@@ -42,7 +42,8 @@ pub struct Stats {
     /// Neighbours of a miss that nobody had asked for, and that waited in memory until a request does.
     #[serde(default)]
     pub waiting_neighbour_blocks: u64,
-    /// Blocks that were not worth keeping, neighbours or given up, and were asked for before they went: each a miss less.
+    /// Blocks that were not worth keeping, neighbours or given up, and were asked for before they went: each a miss
+    /// less.
     pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,

@@ -1,9 +1,9 @@
 //! What the log says of the status change time of an object's file at the origin.
 //!
-//! No program can put this time back, so it tells a change by others where size and modification time were put back. But
-//! headpond moves it, too, with all that it does at the origin. After an orderly end the stamp's is the file's, exactly
-//! (`ObjectFlags::ctime_counts`). After a crash it is a bound (`ObjectFlags::ctime_bounds`): a later one is a change by
-//! others; an earlier one is what an origin that lost its power has left of headpond's own changes.
+//! No program can put this time back, so it tells a change by others where size and modification time were put back.
+//! But headpond moves it, too, with all that it does at the origin. After an orderly end the stamp's is the file's,
+//! exactly (`ObjectFlags::ctime_counts`). After a crash it is a bound (`ObjectFlags::ctime_bounds`): a later one is a
+//! change by others; an earlier one is what an origin that lost its power has left of headpond's own changes.
 //!
 //! ```text
 //!                      destage, a reservation, a change of status: after the log durably said so
@@ -16,13 +16,14 @@
 //! ```
 //!
 //! Invariants
-//! - While the front door changes the status of a file, no crash can leave an object that is dirty with the log's word that
-//!   the stamp's time is a bound.
-//! - A dirty object becomes clean only behind the log's word that the time tells nothing; a clean one becomes dirty only behind
-//!   the log's word of how it is then. So a clean object's file may be changed without a word.
+//! - While the front door changes the status of a file, no crash can leave an object that is dirty with the log's word
+//!   that the stamp's time is a bound.
+//! - A dirty object becomes clean only behind the log's word that the time tells nothing; a clean one becomes dirty
+//!   only behind the log's word of how it is then. So a clean object's file may be changed without a word.
 //!
-//! Price: at most one flash sync before such a change of a dirty file, none for a clean one, none for a new one, and none
-//! again within a second of the last; an entry of the object a second later, and one when a clean object becomes dirty.
+//! Price: at most one flash sync before such a change of a dirty file, none for a clean one, none for a new one, and
+//! none again within a second of the last; an entry of the object a second later, and one when a clean object becomes
+//! dirty.
 
 use headpond_base::{Nanos, Sequence};
 

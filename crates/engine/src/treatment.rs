@@ -10,8 +10,8 @@ use crate::modes::ModeBehaviour;
 /// The requester, and what the rules decided for the request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Treatment {
-    /// The process that asks, to tell its sequential runs from those of others; 0 if that is not known, as for pages that
-    /// the kernel's own threads write back.
+    /// The process that asks, to tell its sequential runs from those of others; 0 if that is not known, as for pages
+    /// that the kernel's own threads write back.
     pub process: u32,
     /// The user whose quota and reserves at the origin the request counts against.
     pub user: u32,

@@ -1,8 +1,8 @@
 //! What the comparison of an object with the origin comes to at a start. That of a volume; of a file, with its times:
 //! `recovery.rs`.
 //!
-//! The witness of a volume changes with what others do, and with nothing that headpond does. So it is compared whatever was
-//! going on when the pool was last used, and decides by itself: equal, and nobody else wrote there.
+//! The witness of a volume changes with what others do, and with nothing that headpond does. So it is compared whatever
+//! was going on when the pool was last used, and decides by itself: equal, and nobody else wrote there.
 
 use headpond_base::{Block, ObjectId};
 use headpond_format::Witness;
@@ -17,9 +17,9 @@ pub enum Verdict {
     Kept,
     /// Its file was changed meanwhile: what the pool had of it, all of it clean, is dropped.
     Dropped,
-    /// The same of a file that differs by its status change time alone, after a use that did not end in order. Who changes mode,
-    /// owner, attributes or names through headpond moves that, and the log's word of it may not have been durable yet; who
-    /// changes the file behind its back, and puts the time back, moves it too.
+    /// The same of a file that differs by its status change time alone, after a use that did not end in order. Who
+    /// changes mode, owner, attributes or names through headpond moves that, and the log's word of it may not have been
+    /// durable yet; who changes the file behind its back, and puts the time back, moves it too.
     Doubted,
     /// Its file is gone, as it should be or without loss.
     Forgotten,
@@ -57,8 +57,8 @@ pub(crate) fn reconcile_volume(store: &mut Store, id: ObjectId, found: Option<Wi
             store.remove(id);
             Verdict::Forgotten
         }
-        // What went to the origin past the log was perhaps not synced there: the pool's copies may be newer than what a loss
-        // of power has left.
+        // What went to the origin past the log was perhaps not synced there: the pool's copies may be newer than what a
+        // loss of power has left.
         Some(found) if found.shows_the_same(volume.state.witness) => {
             let copies_doubted = volume.trust.is_changed_directly() && !origin_stood;
             if copies_doubted { drop_clean(store, id) } else { Verdict::Kept }
@@ -71,8 +71,8 @@ pub(crate) fn reconcile_volume(store: &mut Store, id: ObjectId, found: Option<Wi
     }
 }
 
-/// The operator keeps the pool's dirty data of a volume that others have changed. What lies beyond the end of one that is
-/// shorter now has no place any more.
+/// The operator keeps the pool's dirty data of a volume that others have changed. What lies beyond the end of one that
+/// is shorter now has no place any more.
 pub(crate) fn keep_volume(store: &mut Store, id: ObjectId, found: Witness) {
     store.clear_clean(id);
     store.clear_range(id, Block(headpond_base::blocks_for(found.size())), Block(u64::MAX));

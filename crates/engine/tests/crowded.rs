@@ -1,5 +1,5 @@
-//! A checkpoint of a pool that holds more blocks than there is room for in it, and that gets more while it is written: the
-//! daemon goes on, and nothing that is dirty is left out.
+//! A checkpoint of a pool that holds more blocks than there is room for in it, and that gets more while it is written:
+//! the daemon goes on, and nothing that is dirty is left out.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
@@ -36,8 +36,8 @@ fn config() -> Config {
     }
 }
 
-/// Fills the pool with clean blocks; then, while the first half of a checkpoint is under way, makes so many blocks of another
-/// file zeros. What the engine says after that checkpoint, and after a start without another.
+/// Fills the pool with clean blocks; then, while the first half of a checkpoint is under way, makes so many blocks of
+/// another file zeros. What the engine says after that checkpoint, and after a start without another.
 fn crowd(zeros: u64) -> (Stats, Stats) {
     let mut world = World::on(tight(), config());
     let clean = world.open(1, &vec![7; 240 << 20]);

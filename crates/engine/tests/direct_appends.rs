@@ -1,4 +1,5 @@
-//! A writer past the pool pays for the flash once and not with each write, and no crash brings back what the pool had before.
+//! A writer past the pool pays for the flash once and not with each write, and no crash brings back what the pool had
+//! before.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 

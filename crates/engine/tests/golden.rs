@@ -227,8 +227,8 @@ fn a_pool_of_version_2_that_was_cut_off_is_recovered_by_checkpoint_and_replay() 
     let kept = &objects[0];
     assert_eq!((kept.object, &kept.state.path[..]), (KEPT, &b"data/kept"[..]));
     assert_eq!((kept.state.size, kept.state.mtime), (40_000, UnixNanos(4_000)));
-    // By hand: blocks 0 to 2, 600, 700; 601 was dropped, 2 became clean. And zeros in 5 and 6, by the tail, and in 8 and 9, by
-    // the checkpoint: each range counts as a block.
+    // By hand: blocks 0 to 2, 600, 700; 601 was dropped, 2 became clean. And zeros in 5 and 6, by the tail, and in 8
+    // and 9, by the checkpoint: each range counts as a block.
     assert_eq!((kept.cached_blocks, kept.dirty_blocks), (7, 4));
 }
 

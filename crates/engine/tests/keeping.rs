@@ -1,5 +1,5 @@
-//! What the pool keeps: never more than it may, never less than what is dirty, whatever the policy and however often it is
-//! changed.
+//! What the pool keeps: never more than it may, never less than what is dirty, whatever the policy and however often it
+//! is changed.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 

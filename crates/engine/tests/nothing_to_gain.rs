@@ -1,4 +1,5 @@
-//! Reclaim in a pool that is full of dirty data, on an origin that takes none: it comes to rest, and goes on when it can.
+//! Reclaim in a pool that is full of dirty data, on an origin that takes none: it comes to rest, and goes on when it
+//! can.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -10,8 +11,8 @@ use world::{POOL, World};
 
 const MIB: u64 = 1 << 20;
 
-/// A segment of 2 MiB holds one record of 1 MiB, and the second half of it nothing: each looks as if half of it could be won,
-/// and is the same when its record has moved on.
+/// A segment of 2 MiB holds one record of 1 MiB, and the second half of it nothing: each looks as if half of it could
+/// be won, and is the same when its record has moved on.
 #[test]
 fn what_looks_half_empty_and_cannot_be_packed_does_not_move_for_ever() {
     let config = Config { dirty_threshold: 0, flush_period: Config::OFF, sequential_cutoff: None, ..Config::default() };

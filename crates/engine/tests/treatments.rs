@@ -1,5 +1,5 @@
-//! What single requests may be treated as, whatever the cache mode: nothing stale, nothing lost, and no request waits for
-//! ever for one of another kind.
+//! What single requests may be treated as, whatever the cache mode: nothing stale, nothing lost, and no request waits
+//! for ever for one of another kind.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 

@@ -1,5 +1,5 @@
-//! How small the records of some files become, and what that costs: the files as they are, cut into records of one size, each
-//! packed and unpacked by itself, as the engine would.
+//! How small the records of some files become, and what that costs: the files as they are, cut into records of one
+//! size, each packed and unpacked by itself, as the engine would.
 //!
 //!     cargo run --release -p headpond-format --example packs -- 16384 DATADIR/sbtest/*.ibd
 

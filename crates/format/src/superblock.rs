@@ -71,7 +71,8 @@ pub struct Superblock {
     pub claim: [u8; 16],
     /// The log may have packed records. Set durably before the first is written, and never cleared.
     pub may_have_packed: bool,
-    /// The log may have blank records; set like `may_have_packed`. A headpond that knew packed records only did not set it.
+    /// The log may have blank records; set like `may_have_packed`. A headpond that knew packed records only did not set
+    /// it.
     pub may_have_blanks: bool,
 }
 

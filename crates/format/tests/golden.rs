@@ -1,8 +1,8 @@
-//! Golden bytes of each structure. What is written today is bit for bit what the version says, and what was written once in
-//! the version is read as it was meant.
+//! Golden bytes of each structure. What is written today is bit for bit what the version says, and what was written
+//! once in the version is read as it was meant.
 //!
-//! For a new version, raise `VERSION` and run once `cargo test -p headpond-format --test golden -- --ignored`: it writes
-//! `fixtures/v<VERSION>`. Of version 1, which no released program wrote, one superblock is left: it is refused.
+//! For a new version, raise `VERSION` and run once `cargo test -p headpond-format --test golden -- --ignored`: it
+//! writes `fixtures/v<VERSION>`. Of version 1, which no released program wrote, one superblock is left: it is refused.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::Parser;
 use headpond_fuzz::{Campaign, Input, PlantedBug, Target, fuzz, quiet_panics, replay};
 
-/// Damages what headpond reads from flash. headpond must never panic, must report the damage, and must serve no wrong data.
+/// Damages what headpond reads from flash. headpond must never panic, must report the damage, and must serve no wrong
+/// data.
 #[derive(Parser)]
 #[command(name = "headpond-fuzz", version)]
 struct Arguments {

@@ -35,9 +35,9 @@ enum Experiment {
     Origins(Origins),
     /// Compare headpond with the raw flash file and with nbdkit.
     ///
-    /// You need fio and nbdkit (Debian packages of these names), FUSE, and about 20 GB in the directory. Each round of each
-    /// benchmark takes a few times `--seconds`. Compare ratios, and look at all rounds: if they differ much, the machine
-    /// was busy.
+    /// You need fio and nbdkit (Debian packages of these names), FUSE, and about 20 GB in the directory. Each round of
+    /// each benchmark takes a few times `--seconds`. Compare ratios, and look at all rounds: if they differ much, the
+    /// machine was busy.
     Bench(bench::Arguments),
     /// Cut the power of a guest whose disks lose what was not flushed, again and again.
     PowerCuts(PowerCuts),

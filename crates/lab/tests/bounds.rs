@@ -20,8 +20,8 @@ fn is_in_use(directory: &Path) -> bool {
         || fs::read_to_string("/proc/self/mounts").expect("there are mounts").contains(&name)
 }
 
-/// The kernel takes a device away after its last use. A mount name space that another process has just made holds a copy
-/// of the mount for a moment.
+/// The kernel takes a device away after its last use. A mount name space that another process has just made holds a
+/// copy of the mount for a moment.
 fn is_gone(directory: &Path) {
     let start = Instant::now();
     while is_in_use(directory) {

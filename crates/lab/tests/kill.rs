@@ -74,8 +74,8 @@ fn every_transaction_committed_in_sqlite_with_a_journal_survives_kills_of_the_da
     survives(Kind::SqliteRollback, 7);
 }
 
-/// The control: on a flash that acknowledges syncs and does nothing, the loss must be found. The mount after the kill finds it
-/// first: the pool lacks the claim that the origin waits for. Should it have that, the ledgers must show it.
+/// The control: on a flash that acknowledges syncs and does nothing, the loss must be found. The mount after the kill
+/// finds it first: the pool lacks the claim that the origin waits for. Should it have that, the ledgers must show it.
 #[test]
 fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
     for kind in [Kind::SqliteWal, Kind::SqliteRollback] {

@@ -32,8 +32,8 @@ fn what_survives_a_kill_is_a_prefix_of_whole_writes_not_older_than_the_last_sync
     assert!(lost > 0, "no kill lost anything, so nothing was tried");
 }
 
-/// The control: flash that lies loses what was synced, and that must be seen: by the mount, as the pool lacks the claim that
-/// the origin waits for, or by what is found.
+/// The control: flash that lies loses what was synced, and that must be seen: by the mount, as the pool lacks the claim
+/// that the origin waits for, or by what is found.
 #[test]
 fn on_flash_that_lies_the_loss_of_synced_writes_is_found() {
     if !can_run() {

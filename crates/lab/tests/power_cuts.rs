@@ -1,5 +1,5 @@
-//! Promises 1 to 3 and 6 on a whole machine that loses power: origin and flash lose, tear and reorder what they had not flushed,
-//! at the same moment, and every record that was acknowledged is there afterwards.
+//! Promises 1 to 3 and 6 on a whole machine that loses power: origin and flash lose, tear and reorder what they had not
+//! flushed, at the same moment, and every record that was acknowledged is there afterwards.
 //!
 //! `HEADPOND_POWER_CUTS` sets the number of cuts, `HEADPOND_POWER_SEED` what decides them.
 
@@ -38,8 +38,8 @@ fn every_acknowledged_record_survives_power_cuts_of_the_whole_machine() {
     assert!(report.rounds.iter().all(to_lose), "a cut with nothing to lose does not count");
 }
 
-/// The control: a pool whose flushes are answered and not carried out loses what was acknowledged, and that must be found: by
-/// headpond itself, which refuses, or by the ledger.
+/// The control: a pool whose flushes are answered and not carried out loses what was acknowledged, and that must be
+/// found: by headpond itself, which refuses, or by the ledger.
 #[test]
 fn on_flash_that_lies_about_its_flushes_the_power_cut_is_found_to_lose() {
     let Some(report) = cut(12, 1, Some(Which::Flash)) else { return };

@@ -1,6 +1,6 @@
-//! SQLite that commits without a journal: built for batch-atomic writes, as Android's is, it asks the mount to make all pages of a
-//! transaction as one. The daemon is killed under it, with the flash's unsynced writes dropped or torn: the database is
-//! sound, no committed transaction is missing, and none is there in part.
+//! SQLite that commits without a journal: built for batch-atomic writes, as Android's is, it asks the mount to make all
+//! pages of a transaction as one. The daemon is killed under it, with the flash's unsynced writes dropped or torn: the
+//! database is sound, no committed transaction is missing, and none is there in part.
 //!
 //! `HEADPOND_BATCH_ROUNDS` sets the number of kills, `HEADPOND_KILL_SEED` their moments.
 

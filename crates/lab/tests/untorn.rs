@@ -1,6 +1,6 @@
-//! Promise 3 on real servers that rely on it: MariaDB, which finds out by itself that writes are whole and writes each page
-//! once, and PostgreSQL with `full_page_writes=off`, under load, with the daemon killed and the flash's unsynced writes
-//! dropped or torn. The server starts, its checks pass, no committed transaction is missing.
+//! Promise 3 on real servers that rely on it: MariaDB, which finds out by itself that writes are whole and writes each
+//! page once, and PostgreSQL with `full_page_writes=off`, under load, with the daemon killed and the flash's unsynced
+//! writes dropped or torn. The server starts, its checks pass, no committed transaction is missing.
 //!
 //! And the control that shows that these tests can fail: a recovery that accepts torn records breaks both.
 //!

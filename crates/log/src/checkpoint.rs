@@ -101,8 +101,8 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
     Ok(Checkpoint { head, rows, objects })
 }
 
-/// The object that zeros or chunks are of, and the rest of their payload. They begin with `object (u64)`, and follow their object
-/// at once, so it is the last.
+/// The object that zeros or chunks are of, and the rest of their payload. They begin with `object (u64)`, and follow
+/// their object at once, so it is the last.
 fn owner<'a>(payload: &'a [u8], objects: &'a mut [FoundObject]) -> Option<(&'a mut FoundObject, &'a [u8])> {
     let (object, rest) = payload.split_first_chunk::<8>()?;
     let object = ObjectId(u64::from_le_bytes(*object));

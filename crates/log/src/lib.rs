@@ -6,7 +6,8 @@
 //! - **Durable means durable.** The log syncs the members only when every write that the sync must cover has completed.
 //!   The sync does not count for later writes.
 //! - **No segment is reused while anything durable needs it.** First, the entries that emptied it are durable. Second,
-//!   the checkpoint in force neither replays it nor points into it. Third, no checkpoint under way points into it, and no read or write of it is under way ([`Segments`]).
+//!   the checkpoint in force neither replays it nor points into it. Third, no checkpoint under way points into it, and
+//!   no read or write of it is under way ([`Segments`]).
 //! - Unsynced bytes stay in memory until they are durable, and reads find them there.
 
 mod batches;

@@ -35,7 +35,8 @@ pub enum Mutation {
     /// A sync is answered when the first of several devices is done. This bug lies where syncs are carried out, not in
     /// the log.
     SyncOneDevice,
-    /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the door.
+    /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the
+    /// door.
     BelieveVolumes,
 }
 

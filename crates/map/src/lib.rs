@@ -1,5 +1,5 @@
-//! The map: which blocks of an object are on flash, where, and with which checksum; and which are zeros that the origin has
-//! not got ([`Zeros`]), which lie nowhere.
+//! The map: which blocks of an object are on flash, where, and with which checksum; and which are zeros that the origin
+//! has not got ([`Zeros`]), which lie nowhere.
 //!
 //! Invariants:
 //! - A block has one slot or none.

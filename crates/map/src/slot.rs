@@ -58,7 +58,8 @@ impl Slot {
         (self.location, self.checksum, self.packed) == (other.location, other.checksum, other.packed)
     }
 
-    /// Units of 512 bytes on flash that the block takes: none in a blank record, its share for a block of a packed record.
+    /// Units of 512 bytes on flash that the block takes: none in a blank record, its share for a block of a packed
+    /// record.
     #[must_use]
     pub fn units(&self) -> u32 {
         match self.in_record() {

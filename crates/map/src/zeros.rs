@@ -4,8 +4,8 @@
 //! - Extents are not empty, and do not overlap or touch: of the sets that hold these blocks it is the smallest.
 //! - None reaches beyond [`Zeros::END`].
 //!
-//! Cost: an extent takes as much as any other, however long it is. So extents are counted and not their blocks, and each counts
-//! as one dirty block where that is bounded.
+//! Cost: an extent takes as much as any other, however long it is. So extents are counted and not their blocks, and
+//! each counts as one dirty block where that is bounded.
 
 use headpond_base::{Block, RangeSet};
 
@@ -78,8 +78,8 @@ impl Zeros {
         self.0.remove(first.0, end.0);
     }
 
-    /// Appends the extents from `from` on to `out`, as first block and count of blocks (u64 each), `most` of them at most;
-    /// answers with where to go on, or `None` when those were all.
+    /// Appends the extents from `from` on to `out`, as first block and count of blocks (u64 each), `most` of them at
+    /// most; answers with where to go on, or `None` when those were all.
     pub fn encode(&self, from: Block, most: usize, out: &mut Vec<u8>) -> Option<Block> {
         let mut extents = self.within(from, Self::END);
         for (first, end) in extents.by_ref().take(most) {
@@ -89,7 +89,8 @@ impl Zeros {
         extents.next().map(|(first, _)| first)
     }
 
-    /// Takes extents as they come from a checkpoint, behind those that are there. Answers `false` if they make no sense.
+    /// Takes extents as they come from a checkpoint, behind those that are there. Answers `false` if they make no
+    /// sense.
     pub fn decode(&mut self, bytes: &[u8]) -> bool {
         let (extents, rest) = bytes.as_chunks::<EXTENT_BYTES>();
         for extent in extents {

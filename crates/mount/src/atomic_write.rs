@@ -12,8 +12,8 @@
 //! - Between start and commit, writes by this handle stay here, in memory. No read through the engine sees them, not
 //!   even through this handle. The kernel puts them into its page cache before it sends them. There a program may see
 //!   one until the mount has invalidated that page; SQLite holds its lock meanwhile.
-//! - Write-back of shared mappings never joins the atomic write, whichever handle it comes by. Any process may have made
-//!   those writes, and a sync of them must hold.
+//! - Write-back of shared mappings never joins the atomic write, whichever handle it comes by. Any process may have
+//!   made those writes, and a sync of them must hold.
 //! - A commit is one request to the engine, and one batch of the log; [`headpond_engine::fits_together`] bounds it. A
 //!   write that makes the atomic write larger fails (EFBIG). The commit fails then too, and leaves nothing, as an abort
 //!   does.

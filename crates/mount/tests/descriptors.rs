@@ -1,5 +1,5 @@
-//! Many more files than descriptors: nothing fails for it, whatever is renamed, linked and removed meanwhile; and what is
-//! removed is closed.
+//! Many more files than descriptors: nothing fails for it, whatever is renamed, linked and removed meanwhile; and what
+//! is removed is closed.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 mod bench;
@@ -238,8 +238,8 @@ fn a_file_whose_descriptor_was_closed_is_found_while_one_of_its_names_goes_and_c
                     for number in 0..many {
                         let (gone, left) = (at(&format!("{gone}/{number}")), at(&format!("{left}/{number}")));
                         fs::remove_file(&gone).unwrap();
-                        // The kernel takes one off its count of links for a removal, also where a look in between has told it
-                        // the new count, and links no file that seems to have none.
+                        // The kernel takes one off its count of links for a removal, also where a look in between has
+                        // told it the new count, and links no file that seems to have none.
                         let look = AtFlags::STATX_FORCE_SYNC;
                         rustix::fs::statx(rustix::fs::CWD, &left, look, StatxFlags::BASIC_STATS).unwrap();
                         fs::hard_link(&left, &gone).unwrap();

@@ -86,7 +86,8 @@ fn size_and_time_are_the_engines_before_and_after_destage() {
     assert_eq!((at_origin.len(), at_origin.mtime_nsec()), (70_001, before.mtime_nsec()));
 }
 
-/// btrfs before 6.15.3 brings a removed file back though it was synced after that, and what the pool has of it is dropped.
+/// btrfs before 6.15.3 brings a removed file back though it was synced after that, and what the pool has of it is
+/// dropped.
 #[test]
 fn what_the_pool_has_of_a_removed_file_goes_once_the_directory_is_synced() {
     let (mut bench, origin) = Bench::idle();

@@ -1,6 +1,7 @@
 //! What the kernel keeps of a file's bytes is what the file holds, also after writes that went past it.
 //!
-//! A direct write that is asynchronous (AIO, io_uring) is made here by a flash device of headpond's own over a file of the mount.
+//! A direct write that is asynchronous (AIO, io_uring) is made here by a flash device of headpond's own over a file of
+//! the mount.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 mod bench;

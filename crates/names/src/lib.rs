@@ -2,8 +2,8 @@
 //! opens and changes of names, and what of all that is not durable yet.
 //!
 //! It does no I/O, reads no clock, starts no thread and uses no randomness. Its world is two traits, [`Tree`] (the
-//! origin's names and inodes) and [`ContentStore`] (the engine). The mount implements them with system calls, the simulator
-//! by itself.
+//! origin's names and inodes) and [`ContentStore`] (the engine). The mount implements them with system calls, the
+//! simulator by itself.
 //!
 //! Invariants
 //! - Operations that may wait are futures. They wait only where they `await`: for the tree, for the pond, or for each

@@ -35,19 +35,19 @@ pub trait ContentStore<T: Tree>: Send + Sync + 'static {
     fn namespace(&self, change: Option<Namespace>, operation: TreeOperation)
     -> impl Future<Output = Result<()>> + Send;
 
-    /// Gives an object its file, to be read and written. One that it has stays, unless that was for reading only and this one
-    /// is not. One that is given a way to be opened `again` need not stay open.
+    /// Gives an object its file, to be read and written. One that it has stays, unless that was for reading only and
+    /// this one is not. One that is given a way to be opened `again` need not stay open.
     fn attach(&self, object: ObjectId, file: T::File, again: Option<Again<T>>) -> impl Future<Output = ()> + Send;
 
-    /// The file of an object, if it has one, could not be opened again without a change of its mode: it is open when this is
-    /// done, and stays so. To open it for that may change its mode.
+    /// The file of an object, if it has one, could not be opened again without a change of its mode: it is open when
+    /// this is done, and stays so. To open it for that may change its mode.
     fn keep_open(&self, object: ObjectId) -> impl Future<Output = ()> + Send;
 
     /// The file of an object, if it has one, is opened again like this from now on.
     fn reopened_by(&self, object: ObjectId, again: Again<T>);
 
-    /// The last name of an object's file is about to go, and no application has it open: closes what the object was given,
-    /// for as long as the result is kept.
+    /// The last name of an object's file is about to go, and no application has it open: closes what the object was
+    /// given, for as long as the result is kept.
     fn leaving(&self, object: ObjectId) -> impl Future<Output = Option<Box<dyn Leaving>>> + Send;
 
     /// Makes the origin's file durable as it is now.

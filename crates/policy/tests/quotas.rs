@@ -1,6 +1,6 @@
-//! What pins and shares promise, on random histories beside every policy: a pinned block stays while its class is within
-//! its quota, a share's clean blocks never outnumber its own, nothing dirty goes, and the pool keeps no more than it may.
-//! The oracle is a list of blocks that counts for itself.
+//! What pins and shares promise, on random histories beside every policy: a pinned block stays while its class is
+//! within its quota, a share's clean blocks never outnumber its own, nothing dirty goes, and the pool keeps no more
+//! than it may. The oracle is a list of blocks that counts for itself.
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - Each door has a name and a watch of its own, from its opening to its end. Neither is used again, so a late report
 //!   for one door never counts for another.
-//! - Doors with requests are served in rotation: the shard serves no door twice while another waits. So a busy door delays another
-//!   by at most one portion of each door.
+//! - Doors with requests are served in rotation: the shard serves no door twice while another waits. So a busy door
+//!   delays another by at most one portion of each door.
 //! - All doors together, ended ones included, have at most `limit` requests under way. Each open door has a share of
 //!   it that no other takes ([`KEPT`]). So slow requests of one door keep no other waiting.
 //! - Bounded by the reactor's watches: a door without a free watch is dropped, and serves itself.

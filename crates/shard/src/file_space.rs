@@ -65,8 +65,8 @@ impl SpaceKind {
     }
 }
 
-/// Reserves space for ranges. The first value says whether the file system was asked. That may move the file's time, and
-/// the caller puts it back: ext4 of Linux 6.18 moves it for a file without extents, and then refuses.
+/// Reserves space for ranges. The first value says whether the file system was asked. That may move the file's time,
+/// and the caller puts it back: ext4 of Linux 6.18 moves it for a file without extents, and then refuses.
 pub(crate) fn reserve(file: &File, kind: SpaceKind, ranges: &[(u64, u64)], insists: bool) -> (bool, Result<Space>) {
     let counted = Space { counts: kind != SpaceKind::Keeps, ..Space::default() };
     let nothing = Space { keeps_none: true, counts: true, ..Space::default() };

@@ -1,4 +1,5 @@
-//! What users ask of a volume, and what others do to it: as of a file, but that it has a fixed size, no times, and no name.
+//! What users ask of a volume, and what others do to it: as of a file, but that it has a fixed size, no times, and no
+//! name.
 
 use headpond_engine::{Effect, Mutation, OpenObject, OpenVolume, Treatment};
 use headpond_format::Witness;

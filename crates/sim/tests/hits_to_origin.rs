@@ -10,7 +10,8 @@ const POOL: u64 = 64 << 20;
 /// 2,000 reads a second.
 const SLOW_FLASH: Network = Network { iops: 2_000.0, rate: 200e6, latency: 0.1e6 };
 
-/// Reads answered in five seconds, 32 at once, once all of the file is in the pool; what was counted then, and at the end.
+/// Reads answered in five seconds, 32 at once, once all of the file is in the pool; what was counted then, and at the
+/// end.
 fn answered(origin: Network, hits_to_origin: u8) -> (u64, Stats, Stats) {
     let load = HitLoad { file: POOL / 4, depth: 32, time: Nanos(5 * Nanos::SECOND.0), seed: 1 };
     let config = Config { hits_to_origin, policy: headpond_engine::Policy::Lru, ..Config::default() };

@@ -1,5 +1,5 @@
-//! Histories of names, and tests of them: each bug that is planted in the name layer's world must be found, and no history breaks
-//! a promise without one.
+//! Histories of names, and tests of them: each bug that is planted in the name layer's world must be found, and no
+//! history breaks a promise without one.
 
 use headpond_sim::{Options, Planted, quiet_panics, run_seed, run_seeds};
 

@@ -1,9 +1,9 @@
 //! Tests of the tests: each planted bug must be found by the exhaustive cases, which are green
 //! without it.
 //!
-//! Some must be found by the random ones: `ForgetGeneration` shows only where segments are used again, `ForgetChain` where
-//! several writes are lost at once, `KeepMemoryWindow` where a block that was read is changed and its slot is gone,
-//! `CleanWrittenZeros` where a write comes while a range is on its way to the origin.
+//! Some must be found by the random ones: `ForgetGeneration` shows only where segments are used again, `ForgetChain`
+//! where several writes are lost at once, `KeepMemoryWindow` where a block that was read is changed and its slot is
+//! gone, `CleanWrittenZeros` where a write comes while a range is on its way to the origin.
 
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;

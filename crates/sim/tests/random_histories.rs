@@ -1,8 +1,9 @@
 //! Random histories of operations, faults and crashes: every one keeps every promise.
 //!
-//! A sample of each kind; `./test` runs 2,000 more, from where `crates/sim/seeds.txt` says. A seed that fails is printed with the
-//! command that replays it; once repaired, its history is built by hand in `crates/engine/tests/found_by_seeds.rs`, as a seed is
-//! another history after the next change of the simulator. Where that cannot be done it joins that file.
+//! A sample of each kind; `./test` runs 2,000 more, from where `crates/sim/seeds.txt` says. A seed that fails is
+//! printed with the command that replays it; once repaired, its history is built by hand in
+//! `crates/engine/tests/found_by_seeds.rs`, as a seed is another history after the next change of the simulator. Where
+//! that cannot be done it joins that file.
 
 use headpond_base::CacheMode;
 use headpond_sim::{HistorySums, Options, quiet_panics, run_seed, run_seeds};

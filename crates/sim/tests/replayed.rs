@@ -1,4 +1,5 @@
-//! Recorded loads through the whole engine: what destage saves the origin, with reclaim, streams and neighbourhoods around it.
+//! Recorded loads through the whole engine: what destage saves the origin, with reclaim, streams and neighbourhoods
+//! around it.
 //!
 //! The traces are not part of the repository. They are looked for in the directory that HEADPOND_TRACES names, or in
 //! `../shared/traces` beside the repository; without them the test on one says that it was left out.
@@ -29,7 +30,8 @@ fn through(requests: &[TracedRequest], blocks: u64, config: Config) -> Replayed 
 
 #[test]
 fn writes_to_random_places_reach_the_origin_in_few_writes_and_a_long_stream_of_them_costs_no_more() {
-    // 50 writes of 4 KiB a second to random places of 64 MiB; every eighth goes on with a stream through a file of 256 MiB.
+    // 50 writes of 4 KiB a second to random places of 64 MiB; every eighth goes on with a stream through a file of 256
+    // MiB.
     let mut state = 1_u64;
     let mut random = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

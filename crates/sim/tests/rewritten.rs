@@ -28,6 +28,7 @@ fn what_lies_ahead_in_a_log_comes_in_one_read_though_neighbours_are_of_no_use_el
 fn a_commit_does_not_wait_for_what_lies_ahead_in_a_log_as_it_was_brought_before() {
     let run = rewrite_log(LogLoad { log: 24 << 20, ..LOAD }, HARDWARE, Config::default());
     println!("{} writes waited for the origin in {:?}", run.waited, run.took);
-    // Until it is seen where the log goes. Commits come as fast as flash takes them, so some overtake what is on its way.
+    // Until it is seen where the log goes. Commits come as fast as flash takes them, so some overtake what is on its
+    // way.
     assert!(run.waited <= 12, "{} writes waited for the origin", run.waited);
 }

@@ -1,9 +1,9 @@
-//! Promise 3: every write request of up to a mebibyte is old or new as a whole after any crash, and so are several writes
-//! that were asked for as one.
+//! Promise 3: every write request of up to a mebibyte is old or new as a whole after any crash, and so are several
+//! writes that were asked for as one.
 //!
 //! Aligned and not, overlapping, larger than what is left of a segment; with device writes dropped, reordered, and torn
-//! at 512 bytes. And the test of the test: recovery that takes torn batches is found by it, and so is an engine that makes
-//! several batches of what was asked for as one.
+//! at 512 bytes. And the test of the test: recovery that takes torn batches is found by it, and so is an engine that
+//! makes several batches of what was asked for as one.
 
 use headpond_engine::Mutation;
 use headpond_sim::{Options, quiet_panics, run_seeds};

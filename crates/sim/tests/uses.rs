@@ -1,4 +1,5 @@
-//! Histories of uses, and tests of them: each bug that is planted there must be found, and no history breaks a promise without one.
+//! Histories of uses, and tests of them: each bug that is planted there must be found, and no history breaks a promise
+//! without one.
 
 use headpond_sim::{Options, PlantedUse, quiet_panics, run_seeds};
 

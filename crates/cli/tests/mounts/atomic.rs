@@ -1,5 +1,5 @@
-//! `headpond atomic`: the marker that MariaDB looks for, made and removed only by this command; and `headpond doctor` on
-//! a real mount.
+//! `headpond atomic`: the marker that MariaDB looks for, made and removed only by this command; and `headpond doctor`
+//! on a real mount.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A mount that is copied into another mount name space, as of a container: it ends with the mount unless it is in use. And a mount
-//! that comes while the one before is ending: it waits. The copies need root.
+//! A mount that is copied into another mount name space, as of a container: it ends with the mount unless it is in use.
+//! And a mount that comes while the one before is ending: it waits. The copies need root.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -99,9 +99,9 @@ impl Pond {
         self.root.path().join(name)
     }
 
-    /// A program under another name: the kernel names a process after its program's file. Another process copies it: a child that
-    /// another test starts meanwhile inherits what this one has open until it runs its own program, and a file that a program has open
-    /// for writing does not run (ETXTBSY).
+    /// A program under another name: the kernel names a process after its program's file. Another process copies it: a
+    /// child that another test starts meanwhile inherits what this one has open until it runs its own program, and a
+    /// file that a program has open for writing does not run (ETXTBSY).
     pub fn program(&self, from: &str, name: &str) -> PathBuf {
         let path = self.at(name);
         if !path.exists() {

@@ -1,4 +1,5 @@
-//! The status change time that programs see: it moves when they change a file, and not when headpond writes it to the origin.
+//! The status change time that programs see: it moves when they change a file, and not when headpond writes it to the
+//! origin.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

@@ -1,7 +1,7 @@
 //! What a mount counts, for people, programs and Prometheus: one table, one snapshot.
 //!
 //! Invariant: a snapshot is taken between two turns of the shard, so its numbers belong together, and it costs
-//! requests nothing. Uses nothing of this crate.
+//! requests nothing. Uses `wording`.
 
 mod latency;
 mod prometheus;
@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use headpond_shard::ShardStats;
 use serde::{Deserialize, Serialize};
+
+use crate::wording::in_columns;
 
 pub use latency::LatencyDistribution;
 pub(crate) use prometheus::exposition;
@@ -122,7 +124,7 @@ pub fn metrics_reference() -> String {
         };
         page += &format!("| `headpond_{}` | {kind} | {} |\n", metric.name, metric.help);
     }
-    page + TAIL
+    in_columns(&(page + TAIL))
 }
 
 const HEAD: &str = "# Numbers

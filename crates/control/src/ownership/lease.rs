@@ -5,7 +5,8 @@
 //! a read past the kernel's pages, and takes it again on a new descriptor. Tried with Linux 6.1: `cargo xtask origins
 //! --origin nfs`.
 //!
-//! Invariant: [`LockState::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the call.
+//! Invariant: [`LockState::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the
+//! call.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

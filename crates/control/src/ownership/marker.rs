@@ -240,8 +240,8 @@ impl MarkerHold {
         LockWatch { dir: self.dir.clone(), lock: self.lock.clone() }
     }
 
-    /// Gives up an origin that is another's by now: this process touches nothing beside it any more. The lock is free on return,
-    /// so the next start learns from the marker whose the origin is, and not that this process still ends.
+    /// Gives up an origin that is another's by now: this process touches nothing beside it any more. The lock is free
+    /// on return, so the next start learns from the marker whose the origin is, and not that this process still ends.
     pub(crate) fn disown(mut self) {
         self.gone = true;
         self.lock.close();

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::TABLE;
+use crate::wording::in_columns;
 
 const HEAD: &str = "# Settings
 
@@ -40,5 +41,5 @@ pub fn reference() -> String {
             setting.effect,
         );
     }
-    page
+    in_columns(&page)
 }

@@ -4,9 +4,11 @@
 
 mod a_few;
 pub(crate) mod clock;
+mod columns;
 mod how_many;
 mod size;
 
 pub(crate) use a_few::AFew;
+pub(crate) use columns::in_columns;
 pub use how_many::HowMany;
 pub use size::Size;

@@ -6,11 +6,11 @@
 //!   What is written meanwhile is not waited for, so a flush ends however busy the mount is.
 //! - What the origin failed to do is tried again before the flush fails: all that the job had written counts as not
 //!   written, and is written again from flash. An error that says what a healthy origin says, too, is told at once.
-//! - What the origin lost of that is beyond destage, as it went there directly: a flush that covers it waits for the rest,
-//!   and fails.
+//! - What the origin lost of that is beyond destage, as it went there directly: a flush that covers it waits for the
+//!   rest, and fails.
 //! - Each flush counts for itself, and what it has left never grows.
-//! - What has nothing more to do is taken out as it changes: nothing walks over all that a flush has left but its start, and
-//!   the moment in which what it is about is durable.
+//! - What has nothing more to do is taken out as it changes: nothing walks over all that a flush has left but its
+//!   start, and the moment in which what it is about is durable.
 //! - One that is cancelled is answered so at once. The round under way ends as it would have:
 //!   what it wrote is clean, the rest is dirty as before.
 
@@ -75,12 +75,12 @@ struct Left {
     failures: u32,
 }
 
-/// A block is asked for in so many rounds before it counts as one that changes again and again: reclaim may have moved it
-/// a moment ago, and that is no change.
+/// A block is asked for in so many rounds before it counts as one that changes again and again: reclaim may have moved
+/// it a moment ago, and that is no change.
 const ROUNDS_FOR_ONE: u32 = 4;
 
-/// Jobs on an object that may fail before the flush does. A server that has restarted takes connections before it knows what it
-/// exports, and gives errors for seconds.
+/// Jobs on an object that may fail before the flush does. A server that has restarted takes connections before it knows
+/// what it exports, and gives errors for seconds.
 const TRIES: u32 = 4;
 
 /// Whether an error may be over in a moment.
@@ -158,7 +158,8 @@ impl Destaging<'_> {
     /// Starts a flush of what is dirty now; the request is stepped when it is over.
     pub(crate) fn begin_flush(&mut self, op: OpId, id: Option<FlushId>, scope: &FlushScope) {
         let store = &*self.store;
-        // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is left.
+        // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is
+        // left.
         let buried = store.objects().iter().filter(|(_, known)| known.name.is_being_buried()).map(|(object, _)| object);
         let wanted = self.destage.noted.iter().chain(buried).filter(|object| scope.holds(**object));
         let left: BTreeMap<_, _> = wanted

@@ -34,8 +34,8 @@ const PRESS: f64 = 4.0;
 const RELAX: f64 = 1.0;
 /// A rate of fewer blocks a second goes out once a second, so that not each needs a sync of its own.
 const SLOW: f64 = 256.0;
-/// Writes beside misses at most, but for one: each may be of 1 MiB. As many as there are misses would be less than half of
-/// the origin, as the end of a round and its sync wait in the queue, too.
+/// Writes beside misses at most, but for one: each may be of 1 MiB. As many as there are misses would be less than half
+/// of the origin, as the end of a round and its sync wait in the queue, too.
 const BESIDE_MAX: f64 = 63.0;
 /// Of a period so much is left for a round and its sync, which come on top of a way: at most that part of it.
 const MARGIN: Nanos = Nanos(3 * Nanos::SECOND.0);
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn ways_through_blocks_that_are_all_changed_alike_come_to_take_less_than_a_period() {
-        // An elevator over so many blocks, of which the same number becomes dirty in each tick, wherever it is; and what
-        // is granted in each fifth second is lost, as to a sync.
+        // An elevator over so many blocks, of which the same number becomes dirty in each tick, wherever it is; and
+        // what is granted in each fifth second is lost, as to a sync.
         let blocks = 60_000_u64;
         let mut dirty = std::collections::BTreeSet::new();
         let (mut governor, mut at, mut began, mut ways) = (Governor::new(Nanos(0)), 0, Nanos(0), Vec::new());

@@ -122,7 +122,8 @@ impl Job {
         }
     }
 
-    /// The origin refused a run. It stays dirty; the rest of the round goes on, so that one bad place holds up nothing else.
+    /// The origin refused a run. It stays dirty; the rest of the round goes on, so that one bad place holds up nothing
+    /// else.
     fn write_refused(&mut self, run: usize, errno: Errno) {
         self.refused.get_or_insert(errno);
         self.refusals += 1;
@@ -225,7 +226,8 @@ impl Destaging<'_> {
                 return true;
             }
             if !self.may_change_origin() {
-                // Goes on once it is said that the pool has failed. If it cannot be, nothing goes to the origin any more.
+                // Goes on once it is said that the pool has failed. If it cannot be, nothing goes to the origin any
+                // more.
                 let Some(errno) = self.origin_barred() else { return true };
                 job.failed = job.failed.or(Some(errno));
             }
@@ -311,8 +313,8 @@ impl Destaging<'_> {
 
     /// Makes nothing of what the origin has where its file does not count, then goes on to the writes.
     ///
-    /// If nothing behind is promised space, the file is cut there. Else it is made zeros between what is dirty, which goes
-    /// over it: cutting would give back what other files may take before it is asked for again.
+    /// If nothing behind is promised space, the file is cut there. Else it is made zeros between what is dirty, which
+    /// goes over it: cutting would give back what other files may take before it is asked for again.
     fn cut_or_pick(&mut self, id: JobId, job: &mut Job) {
         let object = job.object;
         let known = self.store.known(object);
@@ -349,8 +351,8 @@ impl Destaging<'_> {
         }
     }
 
-    /// Takes dirty durable blocks and zeros in order, neighbours together. A paced job waits once for those that are not
-    /// durable yet: one that reclaim has just moved may be old, and would wait for another way through all.
+    /// Takes dirty durable blocks and zeros in order, neighbours together. A paced job waits once for those that are
+    /// not durable yet: one that reclaim has just moved may be old, and would wait for another way through all.
     ///
     /// It looks at more than it is to bring: a round that ended after so many blocks would cut in two what goes to the
     /// origin in one write.
@@ -455,9 +457,10 @@ impl Destaging<'_> {
 
     /// Takes the blocks of a group as they are now. One that was written since, and is not durable yet, or is
     /// not dirty any more, or has become zeros, is left for the next round: its place on flash may be
-    /// another's by now. Its neighbours go all the same, or what lies beside a block that is written all the time would grow
-    /// old. One that was only moved holds what was durable when it was picked, and still is in its old place until it is in the
-    /// new one. A range of zeros goes whole or not at all: it must not take the space of what was written into it since.
+    /// another's by now. Its neighbours go all the same, or what lies beside a block that is written all the time would
+    /// grow old. One that was only moved holds what was durable when it was picked, and still is in its old place until
+    /// it is in the new one. A range of zeros goes whole or not at all: it must not take the space of what was written
+    /// into it since.
     fn leave_changed(&self, job: &mut Job, index: usize) {
         let Some(known) = self.store.get(job.object) else { return };
         let (mut stay, mut changed) = (Vec::new(), false);
@@ -549,8 +552,8 @@ impl Destaging<'_> {
         }
     }
 
-    /// Gives back what is kept for holes: behind the end that the origin's file had no range of zeros went there. And the
-    /// run past the end, unless the file grows just now: cutting a file to the size that it has does that.
+    /// Gives back what is kept for holes: behind the end that the origin's file had no range of zeros went there. And
+    /// the run past the end, unless the file grows just now: cutting a file to the size that it has does that.
     fn give_back_or_stamp(&mut self, id: JobId, job: &mut Job) {
         let object = job.object;
         let waited_for = job.urgent || self.destage.waited_for(object, self.life);
@@ -643,7 +646,8 @@ impl Destaging<'_> {
         known.job.note_synced();
         self.origin_space.note_synced(self.store, object);
         let known = self.store.known(object);
-        // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed unsaid.
+        // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed
+        // unsaid.
         known.status.note_cleaning(true);
         // Before the marks: what they say is clean lies where the origin's file counts.
         if log_works && known.persisted {
@@ -713,7 +717,8 @@ impl Destaging<'_> {
         self.job_ended(id, job, failed);
     }
 
-    /// An effect of a job is completed; the job is to be stepped. Gives the object whose file the origin has refused to sync.
+    /// An effect of a job is completed; the job is to be stepped. Gives the object whose file the origin has refused to
+    /// sync.
     pub(crate) fn answered(&mut self, effect: JobEffect, outcome: Outcome) -> Option<(ObjectId, Errno)> {
         let id = effect.job();
         let mut job = self.destage.jobs.remove(&id)?;

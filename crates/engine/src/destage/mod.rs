@@ -250,7 +250,8 @@ impl Destaging<'_> {
         self.start_paced();
     }
 
-    /// Begins what must still go to the origin at the end. Changes on their way there may wait for dirty data to go first.
+    /// Begins what must still go to the origin at the end. Changes on their way there may wait for dirty data to go
+    /// first.
     pub(crate) fn begin_what_the_end_needs(&mut self) {
         self.start_hurried();
         self.stamp_before_stop();
@@ -298,7 +299,8 @@ impl Destaging<'_> {
     }
 
     fn start_hurried(&mut self) {
-        // A request that waits for changes of the other kind may wait for the origin's sync, with nothing dirty that would bring it.
+        // A request that waits for changes of the other kind may wait for the origin's sync, with nothing dirty that
+        // would bring it.
         for op in self.requests.for_other_kind() {
             if let Some(op) = self.requests.get(op) {
                 self.destage.hurry(op.object);
@@ -322,8 +324,8 @@ impl Destaging<'_> {
         let rate = self.destage.governor.rate();
         let full = !rate.is_finite();
         let jobs_most = if full { JOBS_MAX } else { 1 };
-        // Twice round at most: once from where the elevator is, once from the start. Of very many with nothing to do now it
-        // looks at some, and goes on from there the next time.
+        // Twice round at most: once from where the elevator is, once from the start. Of very many with nothing to do
+        // now it looks at some, and goes on from there the next time.
         for _ in 0..=self.destage.noted.len().min(LOOKS) {
             if self.destage.jobs.len() >= jobs_most {
                 return;
@@ -385,8 +387,8 @@ impl Destaging<'_> {
         (percent > 0).then(|| share.min(self.keep.dirty_blocks_max(self.store, self.config)))
     }
 
-    /// Origin writes of one job at once. Foreground misses come first: while there are any, few, and none while one waits too
-    /// long. Otherwise as many as keep the origin busy without a miss having to wait long behind them.
+    /// Origin writes of one job at once. Foreground misses come first: while there are any, few, and none while one
+    /// waits too long. Otherwise as many as keep the origin busy without a miss having to wait long behind them.
     fn depth(&self, fast: bool) -> usize {
         let oldest = self.fetches.oldest_miss().map(|since| self.now.since(since));
         if oldest.is_some_and(|waited| self.destage.patience.is_over(waited)) {

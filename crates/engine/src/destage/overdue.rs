@@ -13,7 +13,8 @@ use super::job::Job;
 const OLD: u64 = 4;
 
 impl Destaging<'_> {
-    /// The first block that a paced job should have written and did not, if it is old and nobody has turned back for it.
+    /// The first block that a paced job should have written and did not, if it is old and nobody has turned back for
+    /// it.
     pub(super) fn turns_back(&mut self, job: &Job) -> Option<Block> {
         if job.urgent || !self.store.takes_writes() {
             return None;

@@ -1,9 +1,9 @@
 //! How long a miss may wait before destage stands back for it.
 //!
-//! An origin with one arm serves who is next on its way, and writes that come in ascending order are next for as long as they
-//! keep coming: a read behind the arm waited for 1.8 s on a modelled disk. So once a miss has waited for several times as long as
-//! misses do, no further write begins until it is answered. What is under way then is little (`DEPTH_MAX`, or what goes beside
-//! misses).
+//! An origin with one arm serves who is next on its way, and writes that come in ascending order are next for as long
+//! as they keep coming: a read behind the arm waited for 1.8 s on a modelled disk. So once a miss has waited for
+//! several times as long as misses do, no further write begins until it is answered. What is under way then is little
+//! (`DEPTH_MAX`, or what goes beside misses).
 //!
 //! Invariant: where all misses take equally long, however long that is, destage never stands back.
 

@@ -9,9 +9,9 @@ use crate::store::object::Object;
 /// The largest origin write, in blocks: 1 MiB.
 pub(super) const RUN_BLOCKS_MAX: usize = 256;
 
-/// The most zeros in one request of the origin, in blocks: 64 MiB. An origin that can make no holes gets the zeros written, and
-/// a miss may have to wait for that: 0.4 s at 150 MB/s. Larger ones would make a discard of 1 TiB cost fewer than 16,384
-/// requests.
+/// The most zeros in one request of the origin, in blocks: 64 MiB. An origin that can make no holes gets the zeros
+/// written, and a miss may have to wait for that: 0.4 s at 150 MB/s. Larger ones would make a discard of 1 TiB cost
+/// fewer than 16,384 requests.
 const ZEROS_BLOCKS_MAX: u64 = (64 << 20) / BLOCK_U64;
 
 /// What a job may bring, in order: a dirty block with its slot, or a part of an extent of zeros.
@@ -22,8 +22,8 @@ pub(super) struct DirtyPart {
 }
 
 impl DirtyPart {
-    /// The first of them from `from` on, so many at most. Zeros behind the end of the origin's file are one part: nothing of them
-    /// goes there, however many they are.
+    /// The first of them from `from` on, so many at most. Zeros behind the end of the origin's file are one part:
+    /// nothing of them goes there, however many they are.
     pub(super) fn of(known: &Object, from: Block, most: usize) -> Vec<Self> {
         let data =
             known.map().dirty_from(from).map(|(first, slot)| Self { first, end: first.next(), slot: Some(slot) });

@@ -138,8 +138,8 @@ impl Engine {
         }
     }
 
-    /// How a read is treated: it bypasses the pool if it belongs to a long sequential run. What is pinned has its place in the
-    /// pool, however it is read.
+    /// How a read is treated: it bypasses the pool if it belongs to a long sequential run. What is pinned has its place
+    /// in the pool, however it is read.
     fn treat_read(&mut self, object: ObjectId, offset: u64, len: u64, how: Treatment) -> Treatment {
         let bypasses = self.sequential.has_read(object, offset, len, how) && !self.keep.is_pinned(how.class);
         if bypasses { Treatment { handling: Handling::Bypass, ..how } } else { how }
@@ -208,8 +208,8 @@ impl Engine {
             Err(errno) => return self.answer(id, Reply::Failed(errno)),
         };
         let known = self.store.known(object);
-        // Without a birth time a file is known by its inode number alone. If it is new, that may have been another's a moment
-        // ago: after a crash before the log's word of that one is durable it would be taken for it.
+        // Without a birth time a file is known by its inode number alone. If it is new, that may have been another's a
+        // moment ago: after a crash before the log's word of that one is durable it would be taken for it.
         let new = found.identity().lacks_birth() && !known.persisted;
         if new && self.store.identities().nameless_forgotten() > self.store.log().durable() {
             return self.start_op(id, object, Work::Open { allocated: found.allocated() }, Treatment::default());
@@ -336,8 +336,8 @@ impl Engine {
         self.answer(id, known.map_or(Reply::Done, |known| Reply::Changed(known.attributes())));
     }
 
-    /// A file that is opened just now looks like this by now, and not as the open said. Who looked may have seen it while
-    /// destage changed it, which is over.
+    /// A file that is opened just now looks like this by now, and not as the open said. Who looked may have seen it
+    /// while destage changed it, which is over.
     fn was_opened_meanwhile(&mut self, object: ObjectId, stamp: Stamp) {
         let Some(known) = self.store.get_mut(object) else { return };
         let alone = known.opens == 1 && known.active == 0 && known.locks.idle();
@@ -444,8 +444,9 @@ impl Engine {
         }
     }
 
-    /// Up to here the log's word counts after a crash. Once the origin's side knows that it has failed, nothing of it does. If
-    /// that could not be written down, what the log still names is not let go of: else its inode number went to a new file.
+    /// Up to here the log's word counts after a crash. Once the origin's side knows that it has failed, nothing of it
+    /// does. If that could not be written down, what the log still names is not let go of: else its inode number went
+    /// to a new file.
     fn settled(&self) -> Sequence {
         if self.pool_failed.is_told() || Mutation::LetGoEarly.is_planted(self.config.mutation) {
             Sequence(u64::MAX)

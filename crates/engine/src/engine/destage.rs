@@ -1,5 +1,5 @@
-//! Destage, driven: the worker (`crate::destage`) is given what it needs. What the end of a job, or a refused sync, means for
-//! others is seen to here.
+//! Destage, driven: the worker (`crate::destage`) is given what it needs. What the end of a job, or a refused sync,
+//! means for others is seen to here.
 
 use headpond_base::{Errno, ObjectId};
 

@@ -1,4 +1,5 @@
-//! Gathering, driven: the part (`crate::gather`) is given what it needs. Objects of which nothing is left are let go of here.
+//! Gathering, driven: the part (`crate::gather`) is given what it needs. Objects of which nothing is left are let go of
+//! here.
 
 use headpond_base::ObjectId;
 

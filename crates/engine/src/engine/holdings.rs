@@ -1,5 +1,5 @@
-//! Which objects have most in the pool, and most that the origin has not got: for people who want to know what the flash
-//! is used for, how well that is packed, and what a flush is about.
+//! Which objects have most in the pool, and most that the origin has not got: for people who want to know what the
+//! flash is used for, how well that is packed, and what a flush is about.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ pub struct Holding {
 
 impl Engine {
     /// At most so many objects with most blocks, and as many with most dirty ones, each once, in no order. Of two
-    /// with about as much, to an eighth, either may be left out. Costs a look at a few times as many objects, however many there are.
+    /// with about as much, to an eighth, either may be left out. Costs a look at a few times as many objects, however
+    /// many there are.
     #[must_use]
     pub fn holdings(&self, most: usize) -> Vec<Holding> {
         let objects = self.store.objects();

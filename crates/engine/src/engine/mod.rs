@@ -107,7 +107,8 @@ impl Engine {
         engine
     }
 
-    /// Takes a pool into use that was recovered. The first thing to do is a checkpoint of a new epoch; requests wait for it.
+    /// Takes a pool into use that was recovered. The first thing to do is a checkpoint of a new epoch; requests wait
+    /// for it.
     pub(crate) fn of_recovered(mut store: Store, superblock: Superblock, config: Config, now: Nanos) -> Self {
         store.begins_use(now);
         let mut engine = Self::new(store, Checkpoints::new(superblock), config, now);
@@ -252,8 +253,8 @@ impl Engine {
         }
     }
 
-    /// Writes that were found to be part of a long sequential run since the start, and bypass the pool, whether they are
-    /// answered or not: it is decided as a request is taken. `None` while requests wait for the engine's start.
+    /// Writes that were found to be part of a long sequential run since the start, and bypass the pool, whether they
+    /// are answered or not: it is decided as a request is taken. `None` while requests wait for the engine's start.
     #[must_use]
     pub fn sequential_writes(&self) -> Option<u64> {
         if self.life.has_served() { Some(self.sequential.bypassed_writes()) } else { None }

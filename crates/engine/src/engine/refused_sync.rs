@@ -1,12 +1,13 @@
-//! The origin refuses to sync a file: it may have let go of what the file got since its last good sync, and says so once.
+//! The origin refuses to sync a file: it may have let go of what the file got since its last good sync, and says so
+//! once.
 //!
 //! Invariants:
-//! - What the pool has as clean of an object goes in the same step in which the engine hears that the origin may have lost
-//!   changes that went there directly, from memory and from the log. Its dirty data stays.
+//! - What the pool has as clean of an object goes in the same step in which the engine hears that the origin may have
+//!   lost changes that went there directly, from memory and from the log. Its dirty data stays.
 //! - Whoever keeps copies above the engine is told so in the same step, before anybody hears of the error.
 //! - A job that was writing meanwhile fails, whoever heard: what it wrote stays dirty and is written again.
-//! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever comes
-//!   first; or until the file was closed, opened again and synced well, or is gone.
+//! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever
+//!   comes first; or until the file was closed, opened again and synced well, or is gone.
 
 use headpond_base::{Block, Errno, ObjectId};
 
@@ -52,7 +53,8 @@ impl Engine {
     }
 }
 
-/// What lies between an object's dirty blocks, data or zeros, with or without slots: a replay could find there what was evicted.
+/// What lies between an object's dirty blocks, data or zeros, with or without slots: a replay could find there what was
+/// evicted.
 fn not_dirty(known: &Object) -> Vec<Span> {
     let mut dirty = known.zeros().clone();
     for (block, _) in known.map().dirty_from(Block(0)) {

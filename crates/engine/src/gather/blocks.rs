@@ -2,9 +2,9 @@
 //!
 //! Every block comes from one of: a batch in memory, flash (verified), what waits in memory (only where the map has no
 //! slot), the origin, or nowhere, being zeros. A block that flash does not give correctly is read
-//! once more. Then a clean one comes from the origin, and its slot is dropped; a dirty one is an error: never wrong bytes. A share of what is clean on
-//! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
-//! that fails.
+//! once more. Then a clean one comes from the origin, and its slot is dropped; a dirty one is an error: never wrong
+//! bytes. A share of what is clean on flash may come from the origin by choice (`hits_to_origin.rs`): verified as from
+//! flash, and from flash after all where that fails.
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Class, Errno, ObjectId};
 use headpond_map::Slot;
@@ -28,8 +28,8 @@ enum Source {
 }
 
 impl Gathering<'_> {
-    /// Starts gathering `span` as the request's blocks from `out_at` on, of `total`. What is at hand is put there at once;
-    /// `op.parts` counts the rest.
+    /// Starts gathering `span` as the request's blocks from `out_at` on, of `total`. What is at hand is put there at
+    /// once; `op.parts` counts the rest.
     pub(crate) fn gather(&mut self, id: OpId, op: &mut Op, span: Span, out_at: u64, total: u64) {
         let out_at = usize::try_from(out_at).expect("a request has few blocks");
         let total = usize::try_from(total).expect("a request has few blocks");

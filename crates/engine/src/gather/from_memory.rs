@@ -21,8 +21,8 @@ impl Gathering<'_> {
         }
     }
 
-    /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`, which
-    /// has its lock and these bytes of it. It comes in as a miss would.
+    /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`,
+    /// which has its lock and these bytes of it. It comes in as a miss would.
     pub(super) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
         self.keeping().touched(object, block);
         let Some(key) = key_of(object, block) else { return };

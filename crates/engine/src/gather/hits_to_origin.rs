@@ -11,8 +11,8 @@
 //! match, or the origin fails, flash is read after all.
 //!
 //! Invariants: without [`crate::Config::hits_to_origin`] nothing goes there; with it, no more than that share of clean
-//! hits on flash, but for one in ten seconds that sees how the origin is when nobody else has read it; a share is spread
-//! evenly, and the same history gives the same choices.
+//! hits on flash, but for one in ten seconds that sees how the origin is when nobody else has read it; a share is
+//! spread evenly, and the same history gives the same choices.
 
 use headpond_base::Nanos;
 

@@ -3,14 +3,15 @@
 //! The origin charges by the request more than by the byte. So while the pool has room a miss brings as many
 //! neighbours as cost the origin about as much as the request itself. They linger (`keep.rs`): the first to go, until
 //! they are asked for. Once the pool is full a neighbour on flash would push out something else that lingers and is as
-//! likely to be asked for some day: so it waits in memory (`memory_window.rs`) and costs no flash. When memory is full, too, it
-//! comes only where enough of those that came before were asked for soon after.
+//! likely to be asked for some day: so it waits in memory (`memory_window.rs`) and costs no flash. When memory is full,
+//! too, it comes only where enough of those that came before were asked for soon after.
 //!
 //! Invariants:
 //! - What is learned is a share of the last few neighbourhoods, each counted once, when it is old enough to tell.
 //! - A miss brings its neighbourhood now and then whatever was learned, so that a change is seen; the longer that did
 //!   not pay, the seldomer.
-//! - While there is room, on flash or in memory, a miss comes alone now and then: from reads of one size nobody learns what a byte costs.
+//! - While there is room, on flash or in memory, a miss comes alone now and then: from reads of one size nobody learns
+//!   what a byte costs.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,8 +20,8 @@ use headpond_policy::OriginCost;
 
 /// One in so many misses brings its neighbourhood along to learn whether that pays, at first.
 const TRY_FIRST: u64 = 64;
-/// And after each that did not, one in twice as many, up to this: what is tried in vain is then no more than an eighth of
-/// what misses themselves read.
+/// And after each that did not, one in twice as many, up to this: what is tried in vain is then no more than an eighth
+/// of what misses themselves read.
 const TRY_LAST: u64 = 1024;
 /// One in so many misses comes alone although there is room.
 const ALONE_EACH: u64 = 16;
@@ -156,8 +157,8 @@ mod tests {
         OriginCost { each: Nanos(5 * Nanos::MILLISECOND.0), mebibyte: Nanos(Nanos::SECOND.0 / 150) };
     const POOL: u64 = 1 << 17;
 
-    /// Of the misses of a full pool, how many bring their neighbourhoods when `asked` blocks of each are asked for, so many
-    /// misses later.
+    /// Of the misses of a full pool, how many bring their neighbourhoods when `asked` blocks of each are asked for, so
+    /// many misses later.
     fn share(known: &mut Neighbours, misses: u64, asked: u64, later: u64) -> f64 {
         let mut came = VecDeque::new();
         let mut wide = 0;

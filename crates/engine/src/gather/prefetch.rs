@@ -1,7 +1,8 @@
 //! Prefetch: what comes along with a miss, and what comes ahead of a reader that goes forward.
 //!
 //! Invariants:
-//! - Nothing is brought that the pool could not take, nor while only what comes back is let in, or flash writes are limited.
+//! - Nothing is brought that the pool could not take, nor while only what comes back is let in, or flash writes are
+//!   limited.
 //! - What another read brings already is not read twice.
 //! - No request waits for what comes ahead of it.
 
@@ -45,12 +46,14 @@ impl Gathering<'_> {
     /// Whether what nobody asked for yet may come along.
     fn may_bring(&self, object: ObjectId) -> bool {
         let able = self.store.log().segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
-        // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
+        // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and
+        // no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
         able && self.config.behaviour().admit_reads && !sparing
     }
 
-    /// A request that followed a trail has what is there of its blocks: what comes next is brought before it is asked for.
+    /// A request that followed a trail has what is there of its blocks: what comes next is brought before it is asked
+    /// for.
     pub(crate) fn bring_ahead(&mut self, op: &Op, span: Span) {
         let object = op.object;
         let window = neighbours::cheap(self.outbox.origin_costs().reads(), self.fetch_most());
@@ -77,7 +80,8 @@ impl Gathering<'_> {
         }
     }
 
-    /// Whether a neighbourhood of so many blocks can wait in memory, beside those on their way, with nothing going for it.
+    /// Whether a neighbourhood of so many blocks can wait in memory, beside those on their way, with nothing going for
+    /// it.
     fn memory_has_room(&self, blocks: u64) -> bool {
         let coming = self.gather.fetches.neighbourhoods();
         self.store.window().unasked() as u64 + coming + blocks <= self.keep.unasked_most() as u64

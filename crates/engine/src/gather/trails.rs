@@ -1,8 +1,8 @@
 //! Misses that go forward through an object, step by step: what lies ahead of them will be asked for next.
 //!
-//! A database's redo log is the case that matters. Written round and round, it comes back to blocks that the pool had no room
-//! to keep, and each of them that is written in part has to be read first, while a commit waits. Neighbours of all the other
-//! misses say nothing about that (`neighbours.rs`), so a trail speaks for itself.
+//! A database's redo log is the case that matters. Written round and round, it comes back to blocks that the pool had
+//! no room to keep, and each of them that is written in part has to be read first, while a commit waits. Neighbours of
+//! all the other misses say nothing about that (`neighbours.rs`), so a trail speaks for itself.
 //!
 //! A reader on a sure trail gets prefetch of what comes next: a window ahead at first, and twice as far each time it
 //! still had to wait. Then no commit waits for the origin, however slow a busy origin is.
@@ -48,13 +48,15 @@ impl Trail {
         self.end.max(self.last.end)
     }
 
-    /// Whether a miss is its next step: behind what was brought, or inside of it, should that not be there yet or be gone again.
+    /// Whether a miss is its next step: behind what was brought, or inside of it, should that not be there yet or be
+    /// gone again.
     fn leads_to(&self, object: ObjectId, missed: Block) -> bool {
         let from = if self.is_sure() { self.last.first } else { self.end };
         self.object == object && from <= missed && missed < self.next().plus(REACH)
     }
 
-    /// Whether a request for `span` goes on where the last one ended, or a little further. What ends inside a block goes on in it.
+    /// Whether a request for `span` goes on where the last one ended, or a little further. What ends inside a block
+    /// goes on in it.
     fn is_followed_by(&self, object: ObjectId, span: Span) -> bool {
         let (from, end) = (self.last.end, span.end);
         self.object == object && from <= span.first.next() && span.first < from.plus(REACH) && from < end

@@ -1,17 +1,18 @@
 //! Whether reclaim gains anything by moving blocks.
 //!
-//! What a segment takes is not only what counts in it: heads of batches, and what is left at its end because the next record
-//! did not fit. Moved on, that comes again, so a pool of dirty data can look as if it had room to win and win none, for ever.
+//! What a segment takes is not only what counts in it: heads of batches, and what is left at its end because the next
+//! record did not fit. Moved on, that comes again, so a pool of dirty data can look as if it had room to win and win
+//! none, for ever.
 //!
-//! Invariant: while nothing but reclaim changes what the pool holds, it moves a bounded number of blocks. Then nothing moves
-//! until a write, a read or destage has changed something.
+//! Invariant: while nothing but reclaim changes what the pool holds, it moves a bounded number of blocks. Then nothing
+//! moves until a write, a read or destage has changed something.
 
 use super::Reclaiming;
 
 /// For each block that others change so many may move: twice what a segment costs of which one block in eight is won.
 const MOVES_PER_CHANGE: u64 = 16;
-/// So many segments, or all if there are more, may move with no change by others. One in eight of those is won at least if
-/// their room is used well, so what is wanted free comes together.
+/// So many segments, or all if there are more, may move with no change by others. One in eight of those is won at least
+/// if their room is used well, so what is wanted free comes together.
 const SEGMENTS_AT_LEAST: u64 = 128;
 
 /// What reclaim moved lately, against what others changed. Owned by reclaim.

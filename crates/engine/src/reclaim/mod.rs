@@ -10,8 +10,8 @@
 //!
 //! [`Reclaim`] is its state, which nobody else reaches; [`Reclaiming`] is that with what of the engine it is given.
 //!
-//! What is pinned moves on as what is dirty does, and waits for room with it. Only where there is none, none is on its way
-//! and nothing dirty is waited for, pins give way: a pool that stands still serves nobody.
+//! What is pinned moves on as what is dirty does, and waits for room with it. Only where there is none, none is on its
+//! way and nothing dirty is waited for, pins give way: a pool that stands still serves nobody.
 //!
 //! What is kept and dirty fits, by the policy's bound. Where it does not for a while, the oldest
 //! segments with the least dirty data go, and take half of what they keep along.

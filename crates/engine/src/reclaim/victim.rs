@@ -1,10 +1,11 @@
 //! Which full segment is emptied next.
 //!
-//! While what is kept or dirty fits, by what a segment gives for its price, and for how long: the share of it that is freed,
-//! times its age, by what that costs (the cost-benefit rule of Rosenblum and Ousterhout, 1992). It costs a read of it, a write of
-//! what moves on, and for some of what lingers and is dropped a read of the origin, later: of as many as were asked for
-//! lately before they went. So a pool that still fills with what nobody has asked for moves more, and lets less of that go, than one
-//! in which what lingers is what the policy gave up; and on an origin that answers as soon as flash, nothing is moved for it.
+//! While what is kept or dirty fits, by what a segment gives for its price, and for how long: the share of it that is
+//! freed, times its age, by what that costs (the cost-benefit rule of Rosenblum and Ousterhout, 1992). It costs a read
+//! of it, a write of what moves on, and for some of what lingers and is dropped a read of the origin, later: of as many
+//! as were asked for lately before they went. So a pool that still fills with what nobody has asked for moves more, and
+//! lets less of that go, than one in which what lingers is what the policy gave up; and on an origin that answers as
+//! soon as flash, nothing is moved for it.
 //!
 //! Where it does not fit for a while, the oldest segments with the least dirty data go.
 
@@ -14,8 +15,8 @@ use headpond_policy::OriginCost;
 
 use super::Reclaiming;
 
-/// Moving a block costs as much as this much of the origin's time: flash that is written by reclaim at 128 MB a second would
-/// be worth all of it.
+/// Moving a block costs as much as this much of the origin's time: flash that is written by reclaim at 128 MB a second
+/// would be worth all of it.
 const MOVE_NANOS: f64 = 32_000.0;
 /// An I/O of the origin is worth so many moved blocks at most.
 const READ_MOST: f64 = 256.0;
@@ -65,8 +66,8 @@ impl Lingered {
     }
 }
 
-/// What emptying a segment of `all` units gives for what it costs, if so many of them move on, others linger, at `price` each, and
-/// so many segments are younger.
+/// What emptying a segment of `all` units gives for what it costs, if so many of them move on, others linger, at
+/// `price` each, and so many segments are younger.
 fn worth(all: u32, moved: u32, lingering: u32, price: f64, younger: usize) -> f64 {
     let freed = f64::from(all.saturating_sub(moved)) * (younger as f64 + 1.0);
     freed / (f64::from(all) + f64::from(moved) + f64::from(lingering) * price)

@@ -55,8 +55,8 @@ impl Part {
 }
 
 impl Store {
-    /// A request says how its file is to be packed from now on, whatever appends to it: the log, a read that lets it in,
-    /// or reclaim. `None` is as the settings say.
+    /// A request says how its file is to be packed from now on, whatever appends to it: the log, a read that lets it
+    /// in, or reclaim. `None` is as the settings say.
     pub(crate) fn pack_as(&mut self, id: ObjectId, compression: Option<Compression>) {
         if let Some(object) = self.objects.get_mut(&id) {
             object.compression = compression;

@@ -1,7 +1,8 @@
 //! The log, for all outside of the store: they read it, and what they change of it they change here.
 //!
 //! Invariants:
-//! - Every entry is appended by the store. An entry that makes a map differ is appended in the step in which the map changes.
+//! - Every entry is appended by the store. An entry that makes a map differ is appended in the step in which the map
+//!   changes.
 //! - A segment is emptied only once no map names a block in it.
 
 use headpond_base::{Block, Errno, MemberId, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};

@@ -4,8 +4,8 @@
 //! Invariants:
 //! - While a read is under way its segment says so, and is not filled again. Each [`Store::read_flash`] is met by one
 //!   [`Store::flash_was_read`].
-//! - Bytes come out only if they agree with their slot: with the block's checksum, or with that of the packed record, which is
-//!   unpacked after that, into a buffer of the size that it must have.
+//! - Bytes come out only if they agree with their slot: with the block's checksum, or with that of the packed record,
+//!   which is unpacked after that, into a buffer of the size that it must have.
 //! - Blocks in blank records need no read: [`Store::in_batch`] gives their zeros, and every reader asks it first.
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
@@ -74,7 +74,8 @@ impl Store {
         self.read_back(object, first, slots, bytes)
     }
 
-    /// Whether the block after these lies on flash so that one read takes it along: in the same packed record, or right behind.
+    /// Whether the block after these lies on flash so that one read takes it along: in the same packed record, or right
+    /// behind.
     pub(crate) fn lies_behind(&self, before: &[Slot], next: Slot) -> bool {
         let Some(last) = before.last() else { return false };
         let (end, start) = (last.extent().1, next.extent().0);
@@ -114,7 +115,8 @@ impl Store {
         ReadBack { bytes: bytes.freeze(), good }
     }
 
-    /// Unpacks some blocks of a packed record; the first is `block`, in `place`. `false` if its bytes are not what they must be.
+    /// Unpacks some blocks of a packed record; the first is `block`, in `place`. `false` if its bytes are not what they
+    /// must be.
     fn unpack(
         &self,
         object: ObjectId,
@@ -137,7 +139,8 @@ impl Store {
         good
     }
 
-    /// Whether a block's bytes are what its slot says. `false` of one that is in a packed record, wherever they are from.
+    /// Whether a block's bytes are what its slot says. `false` of one that is in a packed record, wherever they are
+    /// from.
     pub(crate) fn verify(&self, object: ObjectId, block: Block, slot: Slot, bytes: &[u8]) -> bool {
         !slot.packed && self.log.verify(object, block, slot.location, slot.checksum, bytes)
     }

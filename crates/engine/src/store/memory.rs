@@ -32,7 +32,8 @@ impl Store {
         known.in_memory += u32::from(self.window.insert(key, bytes, asked));
     }
 
-    /// The policy lets a block move on to flash. Nothing happens if it is not in memory: then it comes there straight away.
+    /// The policy lets a block move on to flash. Nothing happens if it is not in memory: then it comes there straight
+    /// away.
     pub(crate) fn moves_on(&mut self, key: Key) {
         self.window.moves_on(key);
     }

@@ -1,7 +1,8 @@
 //! The store: the log and the objects' maps, changed together.
 //!
 //! Invariants:
-//! - A segment's `live` and `dirty` counts, those of kept blocks and of each class's, are what walking all maps would count.
+//! - A segment's `live` and `dirty` counts, those of kept blocks and of each class's, are what walking all maps would
+//!   count.
 //! - Every change to a map that a crash must not lose is an entry of the log first.
 //! - A block has a slot, or is one of an object's zeros, or neither.
 //! - Only this folder changes the log, the maps and the sums. Others read them, and ask for changes by name.
@@ -146,7 +147,8 @@ impl Store {
         self.identities.note_reused(identity);
     }
 
-    /// Says how records are packed: where the settings ask for it, from so many stored units on, and if the format allows it.
+    /// Says how records are packed: where the settings ask for it, from so many stored units on, and if the format
+    /// allows it.
     pub(crate) const fn set_packing(&mut self, compression: Compression, from_units: u64, allowed: bool) {
         self.packing.set(compression, from_units, allowed);
     }
@@ -254,8 +256,8 @@ impl Store {
         self.change_zeros(id, |zeros| zeros.remove(first, end));
     }
 
-    /// Makes blocks zeros that the origin has not got, also where it has nothing that they hide: so a start that reads the log
-    /// finds the same.
+    /// Makes blocks zeros that the origin has not got, also where it has nothing that they hide: so a start that reads
+    /// the log finds the same.
     fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
         self.clear_range(id, first, end);
         self.change_zeros(id, |zeros| zeros.add(first, end));
@@ -270,7 +272,8 @@ impl Store {
         }
     }
 
-    /// Of blocks that have a slot and are zeros, too, the slot counts: of forged pools alone, once the log was replayed.
+    /// Of blocks that have a slot and are zeros, too, the slot counts: of forged pools alone, once the log was
+    /// replayed.
     pub(crate) fn part_zeros(&mut self) {
         let with_zeros = self.objects.iter().filter(|(_, object)| !object.zeros.is_empty());
         let both = with_zeros.flat_map(|(id, object)| {
@@ -436,8 +439,8 @@ impl Store {
         }
     }
 
-    /// A use of the pool begins. From its first checkpoint on headpond moves status change times itself, and a crash says
-    /// nothing of that. Of what was dirty before, nobody knows since when.
+    /// A use of the pool begins. From its first checkpoint on headpond moves status change times itself, and a crash
+    /// says nothing of that. Of what was dirty before, nobody knows since when.
     pub(crate) fn begins_use(&mut self, now: Nanos) {
         for object in self.objects.values_mut() {
             object.status_known = std::mem::take(&mut object.state.flags.ctime_counts);

@@ -21,8 +21,8 @@ use crate::status::ObjectStatus;
 /// No object is longer: block numbers and checkpoints rely on it.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
 
-/// Bytes that a checkpoint has for an object's path, on average: one that would take more of what is left goes without, and its
-/// file is found by inode number.
+/// Bytes that a checkpoint has for an object's path, on average: one that would take more of what is left goes without,
+/// and its file is found by inode number.
 pub(crate) const PATH_ROOM: u64 = 128;
 
 /// Owned by the engine's store. `state`, `map` and `zeros` are what the log remembers; the rest lives
@@ -55,7 +55,8 @@ pub(crate) struct Object {
     pub(crate) seen_ctime: UnixNanos,
     /// What goes to the origin's file past the pool.
     pub(crate) past: PastPool,
-    /// Whether the stamp tells a change by others. Flags in `state` that say the same are of no account: see [`Object::said`].
+    /// Whether the stamp tells a change by others. Flags in `state` that say the same are of no account: see
+    /// [`Object::said`].
     pub(crate) trust: StampTrust,
     /// The size of the origin's file now.
     pub(crate) origin_size: OriginSize,
@@ -74,7 +75,8 @@ pub(crate) struct Object {
     pub(crate) shaped_at: Sequence,
     /// What destage does with it.
     pub(crate) job: ObjectJob,
-    /// How often headpond did what moves the status change time of the origin's file, but for what a job does before its stamp.
+    /// How often headpond did what moves the status change time of the origin's file, but for what a job does before
+    /// its stamp.
     pub(crate) status_moves: u64,
     /// The stamp has the status change time that the origin's file has now.
     pub(crate) status_known: bool,
@@ -168,8 +170,8 @@ impl Object {
         Attributes { size: self.state.size, mtime: self.state.mtime, ctime: self.state.ctime }
     }
 
-    /// The origin's file was seen with this stamp, after a change of its status alone. Looks may be told of in another order
-    /// than they were made, and status change times only grow.
+    /// The origin's file was seen with this stamp, after a change of its status alone. Looks may be told of in another
+    /// order than they were made, and status change times only grow.
     pub(crate) fn was_seen(&mut self, stamp: Stamp) {
         self.seen_ctime = self.seen_ctime.max(stamp.ctime);
         if let Witness::File(left) = self.state.witness {
@@ -182,8 +184,8 @@ impl Object {
         self.state.witness = Witness::File(Stamp { ctime: stamp.ctime.max(self.seen_ctime), ..stamp });
     }
 
-    /// headpond does, or has done, what moves the status change time of the origin's file: the stamp's is not known to be right
-    /// before the next stamp.
+    /// headpond does, or has done, what moves the status change time of the origin's file: the stamp's is not known to
+    /// be right before the next stamp.
     pub(crate) const fn status_moved(&mut self) {
         self.status_moves += 1;
         self.status_known = false;
@@ -263,8 +265,8 @@ impl Object {
         self.dirty_blocks() > 0 || self.state.origin_valid < origin_size || origin_size != self.state.size
     }
 
-    /// Up to here the origin's file counts; beyond, what has no slot is zeros, whether `zeros` has it or not. What a failed
-    /// write may have left behind the object's end counts for nothing.
+    /// Up to here the origin's file counts; beyond, what has no slot is zeros, whether `zeros` has it or not. What a
+    /// failed write may have left behind the object's end counts for nothing.
     pub(crate) fn origin_end(&self) -> u64 {
         self.state.origin_valid.min(self.origin_size.most()).min(self.state.size)
     }
@@ -284,7 +286,8 @@ impl Object {
         self.meets(found);
     }
 
-    /// The same of a file that is as it was left: whatever its status change time is, only a later one is news from here on.
+    /// The same of a file that is as it was left: whatever its status change time is, only a later one is news from
+    /// here on.
     pub(crate) fn note_found(&mut self, found: Witness) {
         self.meets_own(found);
         self.state.witness = found;
@@ -297,8 +300,8 @@ impl Object {
         self.map.range(first, end).find(|(_, slot)| slot.dirty).map(|(block, _)| block)
     }
 
-    /// The next bytes in `from..end` over which nothing goes that is dirty: all reserved, or none. `from` is where such a
-    /// range may begin.
+    /// The next bytes in `from..end` over which nothing goes that is dirty: all reserved, or none. `from` is where such
+    /// a range may begin.
     pub(crate) fn next_blank(&self, from: u64, end: u64) -> Option<(u64, u64)> {
         let mut from = from;
         while from < end {

@@ -151,8 +151,8 @@ impl Objects {
         self.visited.get()
     }
 
-    /// At most so many of those with most, and with anything. One that is left out has at most an eighth more than one that
-    /// is not. Looks at no more than four times as many.
+    /// At most so many of those with most, and with anything. One that is left out has at most an eighth more than one
+    /// that is not. Looks at no more than four times as many.
     pub(crate) fn top(&self, most: usize, by: RankedBy) -> Vec<(ObjectId, &Object)> {
         let ranking = match by {
             RankedBy::Blocks => &self.by_blocks,
@@ -193,8 +193,8 @@ impl Objects {
         self.by_dirty_blocks.change(id, before.dirty_blocks, now.dirty_blocks);
     }
 
-    /// Whether the sums and the rankings are what a walk gives, and no block of zeros has a slot: for assertions of tests, as
-    /// it is one.
+    /// Whether the sums and the rankings are what a walk gives, and no block of zeros has a slot: for assertions of
+    /// tests, as it is one.
     pub(crate) fn counts_hold(&self) -> bool {
         let (mut map_bytes, mut dirty, mut failing) = (0, 0, 0);
         let (mut blocks, mut dirty_blocks) = (0, 0);

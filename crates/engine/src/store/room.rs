@@ -15,15 +15,16 @@ const FREE_MIN: usize = 8;
 /// Below this many free segments nothing is moved: what is left is for entries without data.
 pub(crate) const MOVE_RESERVE: usize = 3;
 
-/// Segments that must stay free for what cannot wait, before what was read may take room, or one more is filled at a time.
+/// Segments that must stay free for what cannot wait, before what was read may take room, or one more is filled at a
+/// time.
 pub(crate) const ADMIT_RESERVE: usize = 6;
 
 /// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
 /// than the policy keeps.
 const ROOMY_PERCENT: u64 = 86;
 
-/// Where records are packed, up to so many times as many blocks are kept, and in the pool, as would fit as they are: memory
-/// for their names and slots has a bound.
+/// Where records are packed, up to so many times as many blocks are kept, and in the pool, as would fit as they are:
+/// memory for their names and slots has a bound.
 pub(crate) const PACKED_MOST: u64 = 4;
 
 /// What an object takes in a checkpoint next to its path and its slots: the frame and the entry

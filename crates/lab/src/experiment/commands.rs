@@ -42,7 +42,8 @@ enum Command {
     /// The command first shows its plan: what it runs, how long that takes, and how much it writes. It works in new
     /// directories and removes them at the end. It overwrites a device only if you also name it with --destroy.
     ///
-    /// You can interrupt it with ctrl-C. It cleans up and keeps its results, and `headpond lab resume DIRECTORY` goes on.
+    /// You can interrupt it with ctrl-C. It cleans up and keeps its results, and `headpond lab resume DIRECTORY` goes
+    /// on.
     #[command(after_long_help = RUN_HELP)]
     Run(RunArgs),
     /// Run an experiment on two or more targets, often enough to tell a difference from chance

@@ -89,8 +89,8 @@ pub fn parse(output: &str, counted: f64) -> Result<(Figures, Vec<Second>), Strin
     Ok((figures, output.lines().filter_map(second).collect()))
 }
 
-/// sysbench forgets the warm-up in its sums and in its histogram one after the other: a transaction that ends just then may
-/// be in one of them only. A step of the histogram is below 2 %.
+/// sysbench forgets the warm-up in its sums and in its histogram one after the other: a transaction that ends just then
+/// may be in one of them only. A step of the histogram is below 2 %.
 fn longest(in_sums: f64, in_histogram: Option<f64>) -> f64 {
     in_histogram.filter(|longest| *longest > in_sums * 1.02).unwrap_or(in_sums)
 }

@@ -10,8 +10,8 @@
 //!
 //! Keys of `headpond:`, all optional: `mode`; `origin` (a directory; without it a scratch directory behind a
 //! modelled disk); `disk` (which one: `hdd-7200` unless said, `none` for the bare directory); `flash` (a directory, a
-//! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file); `memory` (the most that the daemon may have in
-//! MiB, with the page cache of what it reads).
+//! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file); `memory` (the most that the
+//! daemon may have in MiB, with the page cache of what it reads).
 
 use crate::failure::{Failure, Result};
 use headpond_models::DiskModel;

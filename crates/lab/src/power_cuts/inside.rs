@@ -16,7 +16,8 @@ pub const WRITERS: u64 = 4;
 pub const BEGUN: &str = "BEGUN";
 /// Said after a record's last sync, with the writer and the record's number.
 pub const DONE: &str = "DONE";
-/// Said of each writer that left what it should: where, its load, its number, how many steps of an unacknowledged record are there.
+/// Said of each writer that left what it should: where, its load, its number, how many steps of an unacknowledged
+/// record are there.
 pub const FOUND: &str = "FOUND";
 /// Said of whatever is not as it should be.
 pub const WRONG: &str = "WRONG";
@@ -29,7 +30,8 @@ fn load_name(load: u64) -> String {
     format!("load-{load}")
 }
 
-/// A writer of a load, before its first record. In every other load all but one sync seldom: then there is more to lose.
+/// A writer of a load, before its first record. In every other load all but one sync seldom: then there is more to
+/// lose.
 fn writer(run: u64, load: u64, writer: u64) -> StoryWriter {
     let seed = run.wrapping_mul(1_000_003).wrapping_add(load * 100 + writer);
     StoryWriter::new(seed, load.is_multiple_of(2) && writer > 0)
@@ -46,8 +48,8 @@ fn sync_names(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Removes what the ledger does not know, and lets the writers of a load work in `root` until the power goes. Returns only
-/// with a failure.
+/// Removes what the ledger does not know, and lets the writers of a load work in `root` until the power goes. Returns
+/// only with a failure.
 pub fn work(root: &Path, ledger: &Ledger, run: u64, load: u64) -> Result<()> {
     let making = || -> io::Result<()> {
         for entry in fs::read_dir(root)? {
@@ -99,8 +101,8 @@ fn carry_out(step: &Step, directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Compares everything in the ledger with what is in `root`, which is called `name`, and says what is found. A cut may come
-/// between two lines.
+/// Compares everything in the ledger with what is in `root`, which is called `name`, and says what is found. A cut may
+/// come between two lines.
 pub fn verify(root: &Path, name: &str, ledger: &Ledger, run: u64) -> Result<()> {
     for entry in &ledger.0 {
         let line = match verify_one(root, entry, run)? {

@@ -30,8 +30,8 @@ impl Ledger {
         self.0.extend((0..writers).map(|writer| LedgerEntry { load, writer, acknowledged: 0, steps: None }));
     }
 
-    /// Forgets the loads before `load`, whose directories may go; but none that was never compared: cuts that came before the
-    /// check may have been in between.
+    /// Forgets the loads before `load`, whose directories may go; but none that was never compared: cuts that came
+    /// before the check may have been in between.
     pub fn forget_before(&mut self, load: u64) {
         self.0.retain(|entry| entry.load >= load || entry.steps.is_none());
     }

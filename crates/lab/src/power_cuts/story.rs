@@ -229,7 +229,8 @@ impl StoryWriter {
         vec![Step::Rename { from: name, to: aside.clone() }, Step::Remove { name: aside }, Step::SyncNames]
     }
 
-    /// Every state that a cut may leave after so many further records: without the next record, and after each of its steps.
+    /// Every state that a cut may leave after so many further records: without the next record, and after each of its
+    /// steps.
     #[must_use]
     pub fn possible(mut self, acknowledged: u64) -> Vec<Files> {
         for _ in 0..acknowledged {

@@ -1,5 +1,5 @@
-//! Invalidation of the kernel's pages of a file: pages of writes that programs must not see yet (`atomic_write.rs`), pages
-//! that a direct write bypassed (`kernel_pages.rs`), and pages of a file of which the origin lost something.
+//! Invalidation of the kernel's pages of a file: pages of writes that programs must not see yet (`atomic_write.rs`),
+//! pages that a direct write bypassed (`kernel_pages.rs`), and pages of a file of which the origin lost something.
 //!
 //! Invariants
 //! - No thread that serves reads or writes invalidates. In that call the kernel waits for every user of the pages,

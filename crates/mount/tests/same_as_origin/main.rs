@@ -21,8 +21,9 @@ use bench::{Behind, Bench};
 use headpond_base::CacheMode;
 use place::Place;
 
-/// Held while a case runs, by whichever test runs it. A child that one test starts has, until it runs its own program, what the others
-/// have open: a whole-file lock outlives its close by that moment, and a program that was just written is busy.
+/// Held while a case runs, by whichever test runs it. A child that one test starts has, until it runs its own program,
+/// what the others have open: a whole-file lock outlives its close by that moment, and a program that was just written
+/// is busy.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// One line of the table.

@@ -14,7 +14,8 @@ use crate::names::Names;
 use crate::{ContentStore, FileKey, FileKind, Freshness, Tree};
 
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
-    /// Call it before anything is renamed. A file that is no longer in its place is left to the part that found it before.
+    /// Call it before anything is renamed. A file that is no longer in its place is left to the part that found it
+    /// before.
     pub async fn adopt(&self, recovered: &[KnownObject]) {
         // Held to the end, as the kernel would, so that each directory is looked at once.
         let mut directories: BTreeMap<&[u8], Arc<Inode<T>>> = BTreeMap::new();

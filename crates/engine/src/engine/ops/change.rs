@@ -192,8 +192,8 @@ impl Engine {
                 return StepResult::Finish(Reply::Failed(Errno::IO));
             }
             op.stage = Stage::SyncingOrigin;
-            // Data that is durable is lost with a name that is not: the first such write does for the name what the first
-            // sync does. The kernel sends no sync after a write that says by itself that it is to be durable.
+            // Data that is durable is lost with a name that is not: the first such write does for the name what the
+            // first sync does. The kernel sends no sync after a write that says by itself that it is to be durable.
             if self.has_new_name(op.object) && self.sync_origin(id, op, op.object) {
                 return StepResult::Wait;
             }
@@ -278,8 +278,8 @@ impl Engine {
         !self.may_log(id, op.object) || self.may_take(op.object, change) || self.refused_for_space(op, change).is_some()
     }
 
-    /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it is
-    /// counted.
+    /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it
+    /// is counted.
     fn may_take(&self, object: ObjectId, change: &Change) -> bool {
         let log = self.store.log();
         if !log.takes_writes() {

@@ -161,8 +161,8 @@ impl Engine {
         StepResult::Wait
     }
 
-    /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right. Until
-    /// it has, the size that the object has here counts after a crash, and not the origin's.
+    /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right.
+    /// Until it has, the size that the object has here counts after a crash, and not the origin's.
     fn direct_failed(&mut self, object: ObjectId) {
         let known = self.store.known(object);
         known.past.ends();
@@ -173,14 +173,16 @@ impl Engine {
         self.destage.hurry(object);
     }
 
-    /// After a failure the log gets the size, and again with each change that was under way meanwhile: from here on it is the
-    /// log's size that counts after a crash. A file that the log does not name gets a name there, if there is room for one.
+    /// After a failure the log gets the size, and again with each change that was under way meanwhile: from here on it
+    /// is the log's size that counts after a crash. A file that the log does not name gets a name there, if there is
+    /// room for one.
     pub(crate) fn size_counts_here(&mut self, object: ObjectId) {
         let known = self.store.known(object);
         if known.origin_size.is_known() {
             return;
         }
-        // What the failed change left behind the end must not show once a change through the log makes the object longer.
+        // What the failed change left behind the end must not show once a change through the log makes the object
+        // longer.
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
         // One whose last name is gone needs none.
         let may_name = known.persisted || !known.name.is_gone();
@@ -197,8 +199,8 @@ impl Engine {
         change.durable() && self.store.takes_writes() && self.store.log().has_unsynced_changes()
     }
 
-    /// Drops what the pool has of these blocks; `true` if the log must become durable first. Mostly it need not: a writer past
-    /// the pool pays for the flash once, and not with each write.
+    /// Drops what the pool has of these blocks; `true` if the log must become durable first. Mostly it need not: a
+    /// writer past the pool pays for the flash once, and not with each write.
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
         let log_works = self.store.takes_writes();
         let known = self.store.known(object);
@@ -231,8 +233,9 @@ impl Engine {
         said_at > self.store.log().durable() || self.store.may_come_back(identity)
     }
 
-    /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs nothing, and
-    /// the next change need not wait for the flash. The front of the object, too, if the pool has nothing of that.
+    /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs
+    /// nothing, and the next change need not wait for the flash. The front of the object, too, if the pool has nothing
+    /// of that.
     fn with_neighbours(&self, object: ObjectId, span: Span, ahead: u64) -> Span {
         let Some(known) = self.store.get(object) else { return span };
         let from = Block(span.end.0.saturating_add(ahead));

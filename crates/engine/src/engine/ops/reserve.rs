@@ -1,13 +1,13 @@
-//! Space at the origin for changes through the log: asked for, or counted, before they are accepted, so that "no space" is
-//! told then and not at the flush. `space.rs` has what is known of one object, `counted_space.rs` the count.
+//! Space at the origin for changes through the log: asked for, or counted, before they are accepted, so that "no space"
+//! is told then and not at the flush. `space.rs` has what is known of one object, `counted_space.rs` the count.
 //!
-//! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it leaves
-//! a file that others seem to have changed. So the log durably says before that the origin's file is changing, as it
-//! does for destage (`stamp_trust.rs`), and a while after the last reservation that it is not. Price: a sync of the
-//! log for the first of a number of reservations.
+//! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it
+//! leaves a file that others seem to have changed. So the log durably says before that the origin's file is changing,
+//! as it does for destage (`stamp_trust.rs`), and a while after the last reservation that it is not. Price: a sync of
+//! the log for the first of a number of reservations.
 //!
-//! Invariant: while the origin is asked for space of an object that the log knows, what is durable of the log says that the
-//! object's file is changing.
+//! Invariant: while the origin is asked for space of an object that the log knows, what is durable of the log says that
+//! the object's file is changing.
 
 use std::collections::BTreeSet;
 
@@ -46,8 +46,8 @@ impl Engine {
         let known = self.store.known(op.object);
         match change {
             Change::Allocate { .. } if !known.space.keeps() => op.allocated,
-            // Blocks of which a part becomes zeros have their space, unless the origin writes nothing in place. Whoever asks for
-            // the first time learns which it is.
+            // Blocks of which a part becomes zeros have their space, unless the origin writes nothing in place. Whoever
+            // asks for the first time learns which it is.
             Change::Zero { offset, len, .. } => {
                 counts || known.space.has_answered() || edges(*offset, *len, known.state.size).next().is_none()
             }
@@ -84,8 +84,8 @@ impl Engine {
         }
     }
 
-    /// Has files that grow give back what they have ahead, for a change that the origin refused for want of space. `false` where
-    /// that was done before, or where there is none. The change is stepped again when it is done.
+    /// Has files that grow give back what they have ahead, for a change that the origin refused for want of space.
+    /// `false` where that was done before, or where there is none. The change is stepped again when it is done.
     pub(super) fn make_room(&mut self, id: OpId, op: &mut Op, errno: Errno) -> bool {
         if !errno.is_no_space() || self.life.is_ending() || std::mem::replace(&mut op.made_room, true) {
             return false;
@@ -304,8 +304,8 @@ fn lacking(space: &crate::space::ObjectSpace, (start, end): Bytes) -> Vec<Bytes>
     lacking
 }
 
-/// What a write that makes the file longer would like behind it: as much again. One that leaves a hole does not go on from
-/// where the file ended, and a first write says nothing of a second.
+/// What a write that makes the file longer would like behind it: as much again. One that leaves a hole does not go on
+/// from where the file ended, and a first write says nothing of a second.
 fn ahead(change: &Change, size: u64) -> Option<Bytes> {
     let Change::Write { offset, data, .. } = change else { return None };
     let end = offset + data.len() as u64;

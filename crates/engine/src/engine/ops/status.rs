@@ -1,4 +1,5 @@
-//! Changes of a file's status at the origin by the front door: mode, owner, links, attributes. `status.rs` has the rule.
+//! Changes of a file's status at the origin by the front door: mode, owner, links, attributes. `status.rs` has the
+//! rule.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use crate::op::{Op, Stage, StepResult, Work};
 use crate::request::{Reply, RequestId};
 use crate::treatment::Treatment;
 
-/// So long after the last change the log gets the status change time: a program that sets a mode often sets an owner, too.
+/// So long after the last change the log gets the status change time: a program that sets a mode often sets an owner,
+/// too.
 const QUIET: Nanos = Nanos::SECOND;
 
 /// Objects of which the log is to be told, by the time of a change of their status. Owned by the engine.

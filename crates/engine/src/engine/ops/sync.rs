@@ -81,8 +81,8 @@ impl Engine {
         unsaid.into_iter().for_each(|object| self.size_counts_here(object));
     }
 
-    /// What the origin has to sync, kept until it has: a new file without data is forgotten when it is closed, and its name
-    /// would be with it.
+    /// What the origin has to sync, kept until it has: a new file without data is forgotten when it is closed, and its
+    /// name would be with it.
     fn hold_for_sync(&mut self) -> Vec<ObjectId> {
         let unsynced = |known: &Object| known.past.needs_sync() || known.state.flags.unanchored && known.attached;
         let held = self.store.objects().iter().filter(|(_, known)| unsynced(known));
@@ -109,9 +109,9 @@ impl Engine {
 
     /// Promise 8: after a failure of the flash, a sync fails as long as the object's data is
     /// neither durable there nor at the origin; after a failed sync of what went to the origin directly, while
-    /// anybody has the file open who could have written it. Kernels forget what they could not write, and say so once only,
-    /// perhaps to destage. And after a change that failed at the origin, while the log has no room to say which size counts:
-    /// a crash would show what is there of it.
+    /// anybody has the file open who could have written it. Kernels forget what they could not write, and say so once
+    /// only, perhaps to destage. And after a change that failed at the origin, while the log has no room to say which
+    /// size counts: a crash would show what is there of it.
     fn unsafe_data(&self, object: ObjectId) -> Option<Errno> {
         let known = self.store.get(object)?;
         if let Some(errno) = known.past.refused().filter(|_| known.opens > 0) {

@@ -1,7 +1,8 @@
 //! Several writes of one object as one: all of them or none.
 //!
-//! They are records of one batch of the log, and a batch counts after a crash as a whole (docs/format.md, *What recovery accepts*): so
-//! nothing new is on flash, and nothing is done twice. What bounds them is the batch: [`fits_together`].
+//! They are records of one batch of the log, and a batch counts after a crash as a whole (docs/format.md, *What
+//! recovery accepts*): so nothing new is on flash, and nothing is done twice. What bounds them is the batch:
+//! [`fits_together`].
 //!
 //! Only the log can do that: where changes go to the origin directly they are refused, and nothing is changed.
 
@@ -49,8 +50,8 @@ impl PieceRun {
 }
 
 impl Engine {
-    /// Puts all pieces into one batch of the log, and into the map. `present` has what blocks hold now that are covered in
-    /// part.
+    /// Puts all pieces into one batch of the log, and into the map. `present` has what blocks hold now that are covered
+    /// in part.
     pub(super) fn apply_together<'a>(
         &mut self,
         op: &Op,
