@@ -244,7 +244,7 @@ mod tests {
             assert!(check_neighbours(dir, &live(dir.path().to_owned(), FS_TYPE)).is_ok(), "the lock tells");
         }
         assert!(check_neighbours(&part, &live(top.path().join("su"), FS_TYPE)).is_ok());
-        for (dir, source, says) in [(&whole, origin.join("sub"), "has a part"), (&part, origin.clone(), "lies in")] {
+        for (dir, source, says) in [(&whole, origin.join("sub"), "contains"), (&part, origin.clone(), "lies in")] {
             let refusal = check_neighbours(dir, &live(source, FS_TYPE)).unwrap_err();
             assert_eq!(refusal.status(), ExitStatus::OriginInUse);
             let text = refusal.to_string();
