@@ -378,7 +378,11 @@ impl World {
                 // A wake that is due again at once, without end, is a loop that would burn a core.
                 self.idle_wakes += 1;
                 if self.idle_wakes > 100_000 {
-                    return Err(format!("the engine wants to be woken at {wake:?} again and again, and does nothing"));
+                    let (waiting, told) =
+                        self.core.as_ref().map(|core| (core.waiting(), core.told())).unwrap_or_default();
+                    return Err(format!(
+                        "the engine wants to be woken at {wake:?} again and again, and does nothing: {waiting} {told}"
+                    ));
                 }
                 self.now = self.now.max(wake);
                 if let Some(core) = &mut self.core {

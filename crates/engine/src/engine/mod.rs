@@ -319,13 +319,13 @@ impl Engine {
     /// Takes requests once the first checkpoint of this epoch counts and segments are free.
     ///
     /// A crash may leave none: those that were emptied count as full again, and each that was open
-    /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
+    /// is lost for now. Reclaim of clean segments needs no log, so it comes first. But destage begins with the requests,
+    /// so where reclaim waits for destage, it does not come first.
     fn accept(&mut self) {
-        let enough = self.store.log().segments().free() >= START_RESERVE;
-        if self.life.has_served()
-            || self.checkpoints.starting()
-            || !(enough || self.reclaim.idle() || !self.store.takes_writes())
-        {
+        let segments = self.store.log().segments();
+        let enough = segments.free() >= START_RESERVE;
+        let stands = self.reclaim.idle() || self.reclaim.waits_for_destage() && segments.waiting() == 0;
+        if self.life.has_served() || self.checkpoints.starting() || !(enough || stands || !self.store.takes_writes()) {
             return;
         }
         self.life.becomes(Life::Serving);

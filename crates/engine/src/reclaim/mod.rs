@@ -81,6 +81,13 @@ impl Reclaim {
         self.victims.is_empty()
     }
 
+    /// Whether it has nothing to do before destage makes something clean: each segment that is being emptied has pieces
+    /// left for which there is no room.
+    pub(crate) fn waits_for_destage(&self) -> bool {
+        let waits = |victim: &Victim| victim.under_way == 0 && !victim.held.is_empty();
+        self.blanks_left > 0 && self.victims.values().all(waits)
+    }
+
     /// Whether a segment is being emptied, or cannot be.
     fn is_on(&self, segment: SegmentId) -> bool {
         self.victims.contains_key(&segment) || self.stuck.contains(&segment)
