@@ -267,7 +267,7 @@ impl<'a> Sim<'a> {
         Some((object, door))
     }
 
-    /// Reads. With `keep` the bytes are put aside unchecked.
+    /// Reads, at most as much as a request may. With `keep` the bytes are put aside unchecked.
     pub(crate) fn read(
         &mut self,
         file: FileId,
@@ -277,7 +277,8 @@ impl<'a> Sim<'a> {
         how: Treatment,
     ) -> Result<Option<RequestId>, String> {
         let Some((object, _)) = self.object(file) else { return Ok(None) };
-        let request = Request::Read { object, offset, len: len.min(RECORD_BYTES_MAX as u64) as u32, how };
+        let len = len.min(RECORD_BYTES_MAX as u64);
+        let request = Request::Read { object, offset, len: len as u32, how };
         self.ask(Asked::Read { file, offset, len, keep }, request).map(Some)
     }
 
