@@ -37,5 +37,6 @@ pub mod soak;
 pub mod sqlite;
 pub mod statistics;
 pub mod sysbench;
+pub mod throttled;
 pub mod torn;
 pub mod xfstests;

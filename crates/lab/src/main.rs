@@ -3,12 +3,13 @@
 mod bench;
 
 use clap::{Args, Parser, Subcommand};
-use headpond_lab::failure::{Failure, Result, catch_interrupts};
+use headpond_lab::failure::{Failure, Result, catch_interrupts, check_interrupt};
 use headpond_lab::kill::FlashAtKill;
 use headpond_lab::kind::Kind;
 use headpond_lab::origins::TriedOrigin;
 use headpond_lab::pond::Headpond;
 use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};
+use headpond_lab::throttled::{Throttle, ThrottledDisk};
 use headpond_lab::{conformance, kill, origins, soak, xfstests};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ enum Experiment {
     /// each benchmark takes a few times `--seconds`. Compare ratios, and look at all rounds: if they differ much, the
     /// machine was busy.
     Bench(bench::Arguments),
+    /// Make a disk that is as slow as a cheap volume, and keep it until Ctrl-C.
+    Disk(Disk),
     /// Cut the power of a guest whose disks lose what was not flushed, again and again.
     PowerCuts(PowerCuts),
     /// In the guest of `power-cuts`: the writers.
@@ -47,6 +50,30 @@ enum Experiment {
     /// In the guest of `power-cuts`: the check.
     #[command(hide = true)]
     PowerCutsVerify(Inside),
+}
+
+#[derive(Args)]
+struct Disk {
+    /// How slow: volume-200, volume-3000, burst, far, or iops=N,mib=N,burst=N,burst-seconds=N,latency=MS.
+    throttle: Throttle,
+    /// How much it holds, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    size: u64,
+    /// Where to make the scratch directory, with the disk's image and its mount.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Makes the disk, says where it is, and takes it away at the end.
+fn run_disk(arguments: &Disk) -> Result<()> {
+    let disk = ThrottledDisk::make(&arguments.scratch, arguments.size, &arguments.throttle)?;
+    disk.begin();
+    println!("{}: {}", disk.path().display(), arguments.throttle);
+    println!("{} is its block device. Ctrl-C takes it away.", disk.device().display());
+    while check_interrupt().is_ok() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
 
 #[derive(Args)]
@@ -365,6 +392,7 @@ fn main() -> ExitCode {
         Experiment::Soak(options) => run_soak(options),
         Experiment::Bench(options) => bench::run(options).map_err(|error| Failure::Other(error.to_string())),
         Experiment::Origins(options) => run_origins(options),
+        Experiment::Disk(options) => run_disk(options),
         Experiment::PowerCuts(options) => run_power_cuts(options),
         Experiment::PowerCutsWork(Inside { root, ledger, seed, load, .. }) => {
             Ledger::read(ledger).and_then(|ledger| inside::work(root, &ledger, *seed, *load))

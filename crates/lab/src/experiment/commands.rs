@@ -3,6 +3,7 @@
 use super::plan::{Plan, duration};
 use super::results::{Results, Session};
 use super::runner::Means;
+use super::target::on_disk;
 use super::{Definition, Target, report, runner, shipped, shipped_text};
 use crate::demo;
 use crate::failure::{Failure, Result, catch_interrupts};
@@ -97,6 +98,9 @@ struct RunArgs {
     /// What to measure. You can repeat this option. Without it: the targets in the experiment's file
     #[arg(long, value_name = "[NAME=]PLACE")]
     target: Vec<String>,
+    /// The disk of the targets that name none: a modelled one, or throttled:iops=N,mib=N (root; see `headpond-lab disk`)
+    #[arg(long, value_name = "DISK")]
+    origin_disk: Option<String>,
     /// Run for seconds instead of minutes, to see that everything works. The figures mean little
     #[arg(long)]
     quick: bool,
@@ -132,6 +136,7 @@ impl RunArgs {
     fn not_for_the_demo(&self) -> Option<&'static str> {
         let all = [
             ("--target", !self.target.is_empty()),
+            ("--origin-disk", self.origin_disk.is_some()),
             ("--repeats", self.repeats.is_some()),
             ("--size", self.size.is_some()),
             ("--seed", self.seed != 1),
@@ -287,7 +292,10 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     if sides_min > 1 {
         definition.repeats = definition.repeats.max(headpond_measure::RUNS_MIN as u32);
     }
-    let texts = if run.target.is_empty() { definition.targets.clone() } else { run.target.clone() };
+    let mut texts = if run.target.is_empty() { definition.targets.clone() } else { run.target.clone() };
+    if let Some(disk) = &run.origin_disk {
+        texts.iter_mut().for_each(|text| *text = on_disk(text, disk));
+    }
     let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
     let plan = Plan::of(definition.clone(), targets)?;
     if plan.sides.len() < sides_min {

@@ -234,7 +234,7 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 17] = [
+const SHIPPED: [(&str, &str); 20] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("steady", include_str!("../../experiments/steady.toml")),
@@ -249,6 +249,9 @@ const SHIPPED: [(&str, &str); 17] = [
     ("dbconfig", include_str!("../../experiments/dbconfig.toml")),
     ("pace", include_str!("../../experiments/pace.toml")),
     ("flush", include_str!("../../experiments/flush.toml")),
+    ("warm-zipf", include_str!("../../experiments/warm-zipf.toml")),
+    ("cold-zipf", include_str!("../../experiments/cold-zipf.toml")),
+    ("random-writes", include_str!("../../experiments/random-writes.toml")),
     ("untorn", include_str!("../../experiments/untorn.toml")),
     ("untorn-postgres", include_str!("../../experiments/untorn-postgres.toml")),
     ("compression", include_str!("../../experiments/compression.toml")),

@@ -9,7 +9,7 @@ use super::open_loop::Waits;
 use super::plan::{Plan, Point, Visit};
 use super::processors::Confined;
 use super::server::Server;
-use super::target::PondTarget;
+use super::target::{PondTarget, SlowDisk};
 use super::{Definition, Kind, Load, Software, Vary, fio_load, oltp_load, pgbench_load, tpcc_load};
 use crate::command;
 use crate::failure::{Failure, Result};
@@ -18,6 +18,7 @@ use crate::memory_bound::MemoryBound;
 use crate::place;
 use crate::pond::{Headpond, Mount, Mounting};
 use crate::sysbench;
+use crate::throttled::ThrottledDisk;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub struct Stage {
     commands: Vec<(String, String)>,
     /// What it works in: a directory, or an origin and the flash in front of it.
     places: Vec<TempDir>,
+    /// The disk of the origin, if it has one of its own. It goes after the origin.
+    disk: Option<ThrottledDisk>,
 }
 
 impl Session {
@@ -153,6 +156,7 @@ impl Session {
             commands: confined.iter().map(|confined| ("processors".to_owned(), confined.typed())).collect(),
             confined,
             places: Vec::new(),
+            disk: None,
         };
         let directory = match &plan.targets[side.target].kind {
             Kind::Device(path) => {
@@ -181,6 +185,8 @@ impl Session {
             stage.server = Some(server);
         }
         stage.file = directory.join("data");
+        // What was written and read until here is not to be waited for.
+        stage.disk.iter().for_each(ThrottledDisk::begin);
         Ok(stage)
     }
 
@@ -219,7 +225,12 @@ impl Session {
         room: u64,
     ) -> Result<PathBuf> {
         let scratch = self.scratch.path();
-        let origin = place::directory_in(pond.origin.as_deref().unwrap_or(scratch), room)?;
+        let throttle = pond.disk.as_ref().and_then(SlowDisk::throttle);
+        // Its file system takes some of it for itself.
+        let disk = throttle.map(|throttle| ThrottledDisk::make(scratch, room + room / 8 + SPARE_MIB, throttle));
+        stage.disk = disk.transpose()?;
+        let parent = stage.disk.as_ref().map(ThrottledDisk::path).or_else(|| pond.origin.clone());
+        let origin = place::directory_in(parent.as_deref().unwrap_or(scratch), room)?;
         let size = u64::from(pond.size.unwrap_or(plan.definition.flash));
         let flash = place::directory_in(pond.flash.as_deref().unwrap_or(&self.flash()), size + SPARE_MIB)?;
         self.fill_directory(plan, stage, origin.path())?;
@@ -229,7 +240,7 @@ impl Session {
             flash: flash.path().join("lab.pond"),
             size: Some(format!("{size}M")),
             mode: mode(&pond.mode),
-            model_disk: pond.disk.clone(),
+            model_disk: pond.disk.as_ref().and_then(SlowDisk::model).map(str::to_owned),
             fault: None,
             log: scratch.join("headpond.log"),
         };

@@ -8,15 +8,67 @@
 //! model:tachion                               a modelled flash card, in modelled time (random writes only)
 //! ```
 //!
-//! Keys of `headpond:`, all optional: `mode`; `origin` (a directory; without it a scratch directory behind a
-//! modelled disk); `disk` (which one: `hdd-7200` unless said, `none` for the bare directory); `flash` (a directory, a
+//! Keys of `headpond:`, all optional: `mode`; `origin` (a directory; without it a scratch directory behind a slow
+//! disk); `disk` (which one: a model, `hdd-7200` unless said; `throttled:` and a profile, or keys joined with `+`, for
+//! one that is really slow; `none` for the bare directory); `flash` (a directory, a
 //! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file); `memory` (the most that the
 //! daemon may have in MiB, with the page cache of what it reads).
 
 use crate::failure::{Failure, Result};
+use crate::throttled::Throttle;
 use headpond_models::DiskModel;
 use headpond_models::flash::Model;
 use std::path::PathBuf;
+
+/// What makes an origin slow.
+#[derive(Clone, PartialEq, Debug)]
+pub enum SlowDisk {
+    /// A model in front of it, by name: `headpond mount --model-disk`.
+    Modelled(String),
+    /// A disk of its own that serves at the pace of a throttle.
+    Throttled(Throttle),
+}
+
+/// How a throttled disk begins, as the user writes it.
+const THROTTLED: &str = "throttled:";
+
+impl SlowDisk {
+    /// The disk of this name; none for `none`.
+    fn parse(name: &str) -> std::result::Result<Option<Self>, String> {
+        if let Some(throttle) = name.strip_prefix(THROTTLED) {
+            return throttle.parse().map(|throttle| Some(Self::Throttled(throttle)));
+        }
+        if name == "none" {
+            return Ok(None);
+        }
+        name.parse::<DiskModel>()
+            .map(|_| Some(Self::Modelled(name.to_owned())))
+            .map_err(|error| format!("{error}, or {THROTTLED} and {}", Throttle::words()))
+    }
+
+    /// The model's name, if it is one.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        if let Self::Modelled(name) = self { Some(name) } else { None }
+    }
+
+    /// What throttles it, if it is throttled.
+    #[must_use]
+    pub fn throttle(&self) -> Option<&Throttle> {
+        if let Self::Throttled(throttle) = self { Some(throttle) } else { None }
+    }
+}
+
+/// The target in the user's words, on this disk, unless it names one itself, or where its origin is.
+#[must_use]
+pub fn on_disk(text: &str, disk: &str) -> String {
+    let Some((name, keys)) = text.split_once("headpond:") else { return text.to_owned() };
+    let named = keys.split(',').any(|key| key.starts_with("disk=") || key.starts_with("origin="));
+    // A comma ends a key of the target.
+    let disk = disk.replace(',', "+");
+    let comma = if keys.is_empty() { "" } else { "," };
+    if named { text.to_owned() } else { format!("{name}headpond:{keys}{comma}disk={disk}") }
+}
 
 /// A mount that the lab makes.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -25,8 +77,8 @@ pub struct PondTarget {
     pub mode: String,
     /// The user's slow directory.
     pub origin: Option<PathBuf>,
-    /// The disk that the origin is made to behave like.
-    pub disk: Option<String>,
+    /// What makes the origin slow.
+    pub disk: Option<SlowDisk>,
     /// The user's flash.
     pub flash: Option<PathBuf>,
     /// The size of a new flash file in MiB.
@@ -130,9 +182,8 @@ impl Target {
             }
         }
         pond.disk = match disk {
-            Some(none) if none == "none" => None,
-            Some(disk) => disk.parse::<DiskModel>().map(|_| Some(disk))?,
-            None => pond.origin.is_none().then(|| DISK.to_owned()),
+            Some(disk) => SlowDisk::parse(&disk)?,
+            None => pond.origin.is_none().then(|| SlowDisk::Modelled(DISK.to_owned())),
         };
         Ok(pond)
     }
@@ -150,7 +201,11 @@ impl Target {
             Kind::Headpond(pond) => {
                 let origin =
                     pond.origin.as_ref().map_or("a scratch directory".to_owned(), |path| path.display().to_string());
-                let disk = pond.disk.as_ref().map_or(String::new(), |disk| format!(" behind a modelled disk ({disk})"));
+                let disk = match &pond.disk {
+                    Some(SlowDisk::Modelled(name)) => format!(" behind a modelled disk ({name})"),
+                    Some(SlowDisk::Throttled(throttle)) => format!(" on a throttled disk ({throttle})"),
+                    None => String::new(),
+                };
                 let flash = pond.flash.as_ref().map_or("a scratch file".to_owned(), |path| path.display().to_string());
                 let memory = pond.memory.map_or(String::new(), |mib| format!(", at most {mib} MiB of memory"));
                 format!("headpond in {} over {origin}{disk}, flash: {flash}{memory}", pond.mode)
@@ -175,12 +230,29 @@ mod tests {
         };
         assert_eq!((pond.mode.as_str(), pond.size, pond.disk), ("write-through", Some(900), None));
         let Kind::Headpond(scratch) = of("headpond:mode=pass-through").kind else { panic!("a mount") };
-        assert_eq!(scratch.disk.as_deref(), Some("hdd-7200"));
+        assert_eq!(scratch.disk.as_ref().and_then(SlowDisk::model), Some("hdd-7200"));
+        let Kind::Headpond(slow) = of("headpond:disk=throttled:iops=200+mib=150,memory=512").kind else {
+            panic!("a mount")
+        };
+        assert_eq!(slow.disk, Some(SlowDisk::Throttled(Throttle::VOLUME_200)));
         let Kind::Headpond(bare) = of("headpond:disk=none").kind else { panic!("a mount") };
         assert_eq!(bare.disk, None);
         let bounded = of("headpond:memory=256");
         assert!(matches!(&bounded.kind, Kind::Headpond(pond) if pond.memory == Some(256)));
         assert!(bounded.describe().contains("256 MiB"), "{}", bounded.describe());
+    }
+
+    #[test]
+    fn a_disk_for_all_is_taken_by_targets_that_name_none() {
+        for (text, expected) in [
+            ("a=headpond:mode=write-back", "a=headpond:mode=write-back,disk=throttled:iops=200+mib=150"),
+            ("headpond:", "headpond:disk=throttled:iops=200+mib=150"),
+            ("headpond:disk=none", "headpond:disk=none"),
+            ("headpond:origin=/slow", "headpond:origin=/slow"),
+            ("/slow", "/slow"),
+        ] {
+            assert_eq!(on_disk(text, "throttled:iops=200,mib=150"), expected);
+        }
     }
 
     #[test]
@@ -190,6 +262,7 @@ mod tests {
             ("headpond:mode=fast", "write-around"),
             ("headpond:colour=red", "origin"),
             ("headpond:disk=floppy", "hdd-10000"),
+            ("headpond:disk=throttled:fast", "volume-3000"),
             ("headpond:memory=little", "MiB"),
             ("model:unobtainium", "iodrive-duo"),
         ] {

@@ -1,0 +1,84 @@
+//! A disk that is really slow: a file system of its own on a loop device, over a file that the lab serves at the pace
+//! of a throttle.
+//!
+//! The kernel's block layer, its scheduler and ext4 are the real ones: they merge, queue and split as they do before
+//! a slow volume. Models of disks ([`headpond_models`]) slow single calls down instead, above the file system.
+//!
+//! Invariant: mount, loop device and file go with their owner, even after a failure.
+
+mod served;
+mod throttle;
+
+pub use served::ServedFile;
+pub use throttle::{Burst, Schedule, Throttle};
+
+use crate::failure::{Failure, Result};
+use crate::loop_file_system::LoopFileSystem;
+use crate::place;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The file system.
+pub struct ThrottledDisk {
+    // Fields are dropped in order.
+    file_system: LoopFileSystem,
+    file: ServedFile,
+    throttle: Throttle,
+    _directory: TempDir,
+}
+
+impl ThrottledDisk {
+    /// Makes one of `mib` inside `scratch`. It is fast until [`ThrottledDisk::begin`], so that data can be put there.
+    ///
+    /// # Errors
+    /// When something is missing (the error says what), or there is no room.
+    pub fn make(scratch: &Path, mib: u64, throttle: &Throttle) -> Result<Self> {
+        if let Some(missing) = missing() {
+            return Err(Failure::Other(format!("a throttled disk cannot be made here: {missing}")));
+        }
+        let directory = place::directory_in(scratch, mib)?;
+        let image = directory.path().join("image");
+        let doing = || format!("making {}", image.display());
+        let file = fs::File::create_new(&image).map_err(Failure::io(doing()))?;
+        file.set_len(mib << 20).map_err(Failure::io(doing()))?;
+        LoopFileSystem::format(&image)?;
+        let served = directory.path().join("served");
+        fs::create_dir(&served).map_err(Failure::io(format!("making {}", served.display())))?;
+        let file = ServedFile::serve(&image, &served)?;
+        let file_system = LoopFileSystem::mount(file.path(), directory.path().join("throttled"))?;
+        Ok(Self { file_system, file, throttle: *throttle, _directory: directory })
+    }
+
+    /// Throttles it from now on, with full credits.
+    pub fn begin(&self) {
+        self.file.throttle(&self.throttle);
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.file_system.path().to_path_buf()
+    }
+
+    /// Its loop device.
+    #[must_use]
+    pub fn device(&self) -> &Path {
+        self.file_system.device()
+    }
+}
+
+/// What this machine lacks for it.
+#[must_use]
+pub fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root can".to_owned());
+    }
+    for (device, what) in [("/dev/fuse", "FUSE"), ("/dev/loop-control", "loop devices")] {
+        if !Path::new(device).exists() {
+            return Some(format!("the kernel has no {what} ({device})"));
+        }
+    }
+    let programs = LoopFileSystem::lacking();
+    (!programs.is_empty()).then(|| format!("there is no {}", programs.join(", ")))
+}
