@@ -68,6 +68,9 @@ pub enum Effect {
         data: Vec<Buf>,
         /// For whom: the origin's quotas and reserves hold for this user. The superuser: for the engine itself.
         user: u32,
+        /// It ends once the origin's device has the bytes, not when they are in a cache of the host. So it takes as
+        /// long as the device does, and its sync has little left to do. Durable it is only after that sync.
+        written_out: bool,
     },
     /// Make a range of the origin's file zeros without changing its size.
     OriginZero {

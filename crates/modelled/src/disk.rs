@@ -267,9 +267,9 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.take_time(Ask::Read(object, offset, len as u64), || self.below.read(object, offset, len))
     }
 
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32, written_out: bool) -> Result<()> {
         let bytes = data.iter().map(|piece| piece.len() as u64).sum();
-        self.take_time(Ask::Write(object, offset, bytes), || self.below.write(object, offset, data, user))
+        self.take_time(Ask::Write(object, offset, bytes), || self.below.write(object, offset, data, user, written_out))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {

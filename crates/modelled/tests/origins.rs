@@ -51,10 +51,10 @@ fn what_is_written_is_read_and_the_file_ends_where_it_should() {
         let path = dir.path().join("file");
         let _ = std::fs::remove_file(&path);
         origin.attach(A, open(&path));
-        origin.write(A, 10, &[buf(b"one"), buf(b""), buf(b"two"), buf(&[7; 5000])], 0).unwrap();
+        origin.write(A, 10, &[buf(b"one"), buf(b""), buf(b"two"), buf(&[7; 5000])], 0, true).unwrap();
         let many: Vec<_> = (0..3000u32).map(|number| buf(&number.to_le_bytes())).collect();
-        origin.write(A, 10_000, &many, 0).unwrap();
-        origin.write(A, 0, &[], 0).unwrap();
+        origin.write(A, 10_000, &many, 0, true).unwrap();
+        origin.write(A, 0, &[], 0, true).unwrap();
         assert_eq!(origin.read(A, 10, 8).unwrap()[..], *b"onetwo\x07\x07");
         assert_eq!(origin.read(A, 10_000 + 4 * 2999, 100).unwrap()[..], 2999u32.to_le_bytes());
         assert!(origin.read(A, 1 << 30, 100).unwrap().is_empty());
@@ -120,7 +120,7 @@ fn a_file_for_reading_gives_way_to_one_for_writing_and_to_nothing_else() {
         let now = |origin: &dyn Origin| String::from_utf8(origin.read(A, 0, 100).unwrap().to_vec()).unwrap();
         assert_eq!(origin.read(A, 0, 1).unwrap_err(), Errno::BADF);
         origin.attach(A, File::open(&first).unwrap());
-        assert_eq!(origin.write(A, 0, &[buf(b"x")], 0), Err(Errno::BADF));
+        assert_eq!(origin.write(A, 0, &[buf(b"x")], 0, false), Err(Errno::BADF));
         origin.attach(A, File::open(&second).unwrap());
         assert_eq!(now(&*origin), "first");
         origin.attach(A, open(&second));
@@ -166,7 +166,7 @@ fn a_modelled_disk_serves_many_at_once_and_counts_each() {
                     for round in 0..20 {
                         let object = if (thread + round) % 2 == 0 { A } else { B };
                         assert_eq!(disk.read(object, 4096, 4096).unwrap()[..], [object.0 as u8; 4096]);
-                        disk.write(object, (2 + thread) * 4096, &[buf(&[9; 100])], 0).unwrap();
+                        disk.write(object, (2 + thread) * 4096, &[buf(&[9; 100])], 0, false).unwrap();
                         if round == 7 {
                             disk.sync(object).unwrap();
                         }
@@ -221,14 +221,14 @@ fn once_the_claim_is_lost_no_change_reaches_the_origin() {
     let path = dir.path().join("file");
     std::fs::write(&path, vec![7; 10_000]).unwrap();
     origin.attach(A, open(&path));
-    origin.write(A, 0, &[buf(b"ours")], 0).unwrap();
+    origin.write(A, 0, &[buf(b"ours")], 0, false).unwrap();
     let left = || {
         let metadata = std::fs::metadata(&path).unwrap();
         (std::fs::read(&path).unwrap(), metadata.blocks(), metadata.mtime_nsec(), metadata.ctime_nsec())
     };
     let before = left();
     let all_refused = |errno: Errno| {
-        assert_eq!(origin.write(A, 0, &[buf(b"late")], 0), Err(errno));
+        assert_eq!(origin.write(A, 0, &[buf(b"late")], 0, true), Err(errno));
         assert_eq!(origin.zero(A, 0, 100, false), Err(errno));
         assert_eq!(origin.resize(A, 5), Err(errno));
         assert_eq!(origin.reserve(A, &[(0, 1 << 20)], 0, false).map(drop), Err(errno));

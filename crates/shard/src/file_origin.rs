@@ -36,6 +36,7 @@ use crate::on_behalf::as_user;
 use crate::origin::{Remains, Reopen};
 use crate::refused::{self, RefusedOfFile};
 use crate::removed::RemovedFiles;
+use crate::write_out::write_out;
 
 /// The files of a directory tree.
 pub struct FileOrigin {
@@ -497,12 +498,19 @@ impl crate::Origin for FileOrigin {
         self.doubting(Attached::read(&file, offset, len))
     }
 
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32, written_out: bool) -> Result<()> {
         let attached = self.get(object)?;
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        let write = || as_user(user, || Attached::write(&file, offset, data));
-        let told = attached.tells_writers(&file);
+        let write = || {
+            as_user(user, || Attached::write(&file, offset, data))?;
+            if written_out {
+                let bytes = data.iter().map(|piece| piece.len() as u64).sum();
+                write_out(&file, offset, bytes)?;
+            }
+            Ok(())
+        };
+        let told = written_out || attached.tells_writers(&file);
         self.change_with_space(&file, &attached, || if told { attached.refused.write(write) } else { write() })
     }
 

@@ -34,7 +34,7 @@ pub(crate) enum Job {
     Seek { object: ObjectId, offset: u64, data: bool },
     Reserve { object: ObjectId, ranges: Vec<(u64, u64)>, user: u32, insists: bool },
     Free { object: ObjectId, settles: bool },
-    Write { object: ObjectId, offset: u64, data: Vec<Buf>, user: u32 },
+    Write { object: ObjectId, offset: u64, data: Vec<Buf>, user: u32, written_out: bool },
     Zero { object: ObjectId, offset: u64, len: u64, keep_space: bool },
     Resize { object: ObjectId, size: u64 },
     Sync { object: ObjectId },
@@ -231,7 +231,9 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
             origin.reserve(object, &ranges, user, insists).map(Outcome::Space)
         }
         Job::Free { object, settles } => origin.free(object, settles).map(Outcome::Free),
-        Job::Write { object, offset, data, user } => done(origin.write(object, offset, &data, user)),
+        Job::Write { object, offset, data, user, written_out } => {
+            done(origin.write(object, offset, &data, user, written_out))
+        }
         Job::Zero { object, offset, len, keep_space } => done(origin.zero(object, offset, len, keep_space)),
         Job::Resize { object, size } => done(origin.resize(object, size)),
         Job::Sync { object } => done(origin.sync(object)),

@@ -43,6 +43,7 @@ mod removed;
 mod requests;
 mod stats;
 mod turn;
+mod write_out;
 
 pub use beneath::{Mounts, open_beneath, path_of, reopen};
 pub use claim::{Gate, LookResult, OriginClaim};

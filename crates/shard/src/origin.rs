@@ -34,11 +34,11 @@ pub trait Origin: Send + Sync + 'static {
     fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf>;
 
     /// Writes all of `data`, piece after piece, with the rights of `user` to the origin's space. Durable only after
-    /// [`Origin::sync`].
+    /// [`Origin::sync`]. With `written_out` it returns once the device has the bytes, where the origin can tell.
     ///
     /// # Errors
     /// The origin's error. The content of the range is then unknown.
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()>;
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32, written_out: bool) -> Result<()>;
 
     /// Makes a range zeros. Never makes the file larger. Gives back whole blocks; with `keep_space` it keeps them if
     /// it can.

@@ -385,8 +385,8 @@ impl<C: Core> Turner<C> {
                 return self.reactor.submit(at.member, DiskOp::Trim { offset: at.offset, len });
             }
             Effect::OriginRead { ticket, object, offset, len } => (ticket, Job::Read { object, offset, len }),
-            Effect::OriginWrite { ticket, object, offset, data, user } => {
-                (ticket, Job::Write { object, offset, data, user })
+            Effect::OriginWrite { ticket, object, offset, data, user, written_out } => {
+                (ticket, Job::Write { object, offset, data, user, written_out })
             }
             Effect::OriginZero { ticket, object, offset, len, keep_space } => {
                 (ticket, Job::Zero { object, offset, len, keep_space })

@@ -75,7 +75,14 @@ impl Core for Plain {
                 self.start(id, |ticket| Effect::FlashWrite { ticket, at: on_flash(offset), data });
             }
             Request::Write { object, offset, data, .. } => {
-                self.start(id, |ticket| Effect::OriginWrite { ticket, object, offset, data: vec![data], user: 0 });
+                self.start(id, |ticket| Effect::OriginWrite {
+                    ticket,
+                    object,
+                    offset,
+                    data: vec![data],
+                    user: 0,
+                    written_out: false,
+                });
             }
             Request::SyncAll => self.start(id, |ticket| Effect::FlashSync { ticket, member: MemberId(0) }),
             Request::Sync { object } => self.start(id, |ticket| Effect::OriginSync { ticket, object }),
@@ -150,7 +157,7 @@ impl Origin for Gated {
             _ => Ok(BufMut::copy_of(&offset.to_le_bytes()).freeze()),
         }
     }
-    fn write(&self, _: ObjectId, _: u64, _: &[Buf], _: u32) -> Result<(), Errno> {
+    fn write(&self, _: ObjectId, _: u64, _: &[Buf], _: u32, _: bool) -> Result<(), Errno> {
         self.pass();
         Ok(())
     }

@@ -111,6 +111,7 @@ impl Fake {
                             offset: offset + from as u64,
                             data,
                             user: 0,
+                            written_out: false,
                         });
                     }
                 }
@@ -128,6 +129,7 @@ impl Fake {
                     offset,
                     data: vec![data],
                     user: 0,
+                    written_out: false,
                 })
                 .collect(),
             Request::Truncate { object, size, .. } => {

@@ -163,6 +163,7 @@ impl Destaging<'_> {
             offset,
             data,
             user: 0,
+            written_out: true,
         });
     }
 

@@ -532,6 +532,7 @@ impl Destaging<'_> {
             offset: start,
             data,
             user: 0,
+            written_out: true,
         });
     }
 

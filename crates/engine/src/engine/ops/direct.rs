@@ -255,7 +255,15 @@ impl Engine {
                 known.space.passed_by(*offset, offset + data.len() as u64);
                 self.origin_space.counted.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
-                self.start(Purpose::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
+                let written_out = false;
+                self.start(Purpose::Op(id), |ticket| Effect::OriginWrite {
+                    ticket,
+                    object,
+                    offset,
+                    data,
+                    user,
+                    written_out,
+                });
             }
             Change::Together { .. } => unreachable!("only the log makes several writes as one"),
             Change::Truncate { size, .. } => {
