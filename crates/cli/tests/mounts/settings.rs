@@ -28,7 +28,7 @@ fn every_setting_is_shown_as_set_takes_it() {
     pond.mount(&["--size", SIZE]).ok();
     let all = ask(&pond, "get", &[]);
     let lines: Vec<&str> = all.ok().text.lines().collect();
-    assert_eq!(lines.len(), SETTINGS.len(), "{}", all.text);
+    assert_eq!(lines.len(), SETTINGS.len() + 1, "and the word of protect:\n{}", all.text);
     let said = ask(&pond, "set", &lines);
     said.ok().refused(0, &["nothing to change"]);
     ask(&pond, "get", &["colour"]).refused(2, &["unknown setting 'colour'", "flush-period"]);
@@ -41,7 +41,7 @@ fn settings_change_together_and_are_kept_over_a_crash_and_a_stop() {
     let daemon = pond.mount_foreground(&["--size", SIZE]);
     let said = ask(&pond, "set", &["flush-period=10s", "dirty-threshold=30%", "mode=write-through"]);
     said.ok()
-        .refused(0, &["flush-period: 1m -> 10s", "dirty-threshold: 50% -> 30%", "mode: write-back -> write-through"]);
+        .refused(0, &["flush-period: 10m -> 10s", "dirty-threshold: 50% -> 30%", "mode: write-back -> write-through"]);
     assert_eq!(pond.status()["mode"], "write-through");
     pond.kill(daemon);
     let expected =
@@ -61,7 +61,7 @@ fn settings_change_together_and_are_kept_over_a_crash_and_a_stop() {
     pond.unmount(&[]).ok();
     // And go with it.
     pond.mount_places("other", "mnt", "flash2", &["--format"]).ok();
-    assert_eq!((get(&pond, "flush-period").as_str(), get(&pond, "mode").as_str()), ("1m", "write-back"));
+    assert_eq!((get(&pond, "flush-period").as_str(), get(&pond, "mode").as_str()), ("10m", "write-back"));
     pond.unmount(&[]).ok();
 }
 
@@ -74,7 +74,7 @@ fn a_wrong_name_or_value_is_refused_with_the_range_and_nothing_is_changed() {
         ("flush-period=60", "from 1s to 7d, or off"),
         ("fetch-size=5K", "power of two from 4K to 1M"),
         ("mode=fast", "one of write-back"),
-        ("colour=red", "Known: mode, dirty-threshold"),
+        ("colour=red", "Known: protect, mode, dirty-threshold"),
     ] {
         ask(&pond, "set", &["sync-interval=2s", wrong]).refused(2, &[says]);
         assert_eq!(get(&pond, "sync-interval"), "1s");
@@ -90,9 +90,9 @@ fn a_dry_run_tells_what_would_be_and_changes_nothing() {
     let said = ask(&pond, "set", &["mode=write-around", "flush-period=off", "--dry-run"]);
     said.ok().refused(
         0,
-        &["would change mode: write-back -> write-around", "after a flush of 1 MiB", "flush-period: 1m -> off"],
+        &["would change mode: write-back -> write-around", "after a flush of 1 MiB", "flush-period: 10m -> off"],
     );
-    assert_eq!((get(&pond, "mode").as_str(), get(&pond, "flush-period").as_str()), ("write-back", "1m"));
+    assert_eq!((get(&pond, "mode").as_str(), get(&pond, "flush-period").as_str()), ("write-back", "10m"));
     assert_eq!(pond.status()["dirty_bytes"], 1 << 20);
     pond.unmount(&[]).ok();
 }
@@ -139,9 +139,11 @@ fn a_file_of_settings_that_makes_no_sense_refuses_the_mount_and_nothing_is_made(
     let config = pond.at("config");
     let config = config.to_str().unwrap();
     pond.mount(&["--size", SIZE, "--config", config]).refused(1, &["read the settings in", config]);
-    for (text, says) in
-        [("flush-period = \n", "line 1"), ("flush-period = \"1y\"", "1s to 7d"), ("size = \"1G\"", "Known: mode")]
-    {
+    for (text, says) in [
+        ("flush-period = \n", "line 1"),
+        ("flush-period = \"1y\"", "1s to 7d"),
+        ("size = \"1G\"", "Known: protect, mode"),
+    ] {
         fs::write(config, text).unwrap();
         pond.mount(&["--size", SIZE, "--config", config]).refused(2, &["settings in", config, says]);
         assert!(!pond.flash().exists() && pond.marker().is_none());

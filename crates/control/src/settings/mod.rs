@@ -14,6 +14,7 @@ mod kept;
 mod kind;
 mod live;
 mod plan;
+mod protect;
 mod reference;
 mod table;
 
@@ -30,6 +31,7 @@ pub use plan::{MountPlan, OriginLayer, PoolPlan};
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 
+use protect::{PARTS, PROTECT, values_of, word_of};
 use table::{COUNTING, MODE_INDEX, NUMBERS_DIRECTORY};
 
 /// A value for every setting of the table.
@@ -84,26 +86,40 @@ impl Settings {
         TABLE.iter().zip(self.values.iter().copied())
     }
 
-    /// Sets one setting.
+    /// The places in the table of the settings that `protect` sets.
+    fn protected() -> [usize; 3] {
+        PARTS.map(|part| TABLE.iter().position(|setting| setting.name == part).expect("a part is in the table"))
+    }
+
+    /// Sets one setting, or the three of `protect`.
     ///
     /// # Errors
     /// The possible names, or the values that this setting takes.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        if name == PROTECT {
+            let values = values_of(text)?;
+            Self::protected().into_iter().zip(values.into_iter().flatten()).for_each(|(index, value)| {
+                self.values[index] = value;
+            });
+            return Ok(());
+        }
         let Some(index) = TABLE.iter().position(|setting| setting.name == name) else {
-            let known: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
+            let known: Vec<&str> = [PROTECT].into_iter().chain(TABLE.iter().map(|setting| setting.name)).collect();
             return Err(format!("unknown setting '{name}'. Known: {}", known.join(", ")));
         };
         self.values[index] = TABLE[index].kind.parse(text).map_err(|why| format!("{name}: {why}"))?;
         Ok(())
     }
 
-    /// Sets several, or none of them.
+    /// Sets several, or none of them. `protect` comes first wherever it stands, so that what is named beside it holds.
     ///
     /// # Errors
     /// Those of [`Settings::set`], for all wrong changes.
     pub fn set_all(&mut self, changes: &[(String, String)]) -> Result<(), String> {
         let mut next = self.clone();
-        let wrong: Vec<String> = changes.iter().filter_map(|(name, text)| next.set(name, text).err()).collect();
+        let (words, others): (Vec<_>, Vec<_>) = changes.iter().partition(|(name, _)| name == PROTECT);
+        let in_order = words.into_iter().chain(others);
+        let wrong: Vec<String> = in_order.filter_map(|(name, text)| next.set(name, text).err()).collect();
         if !wrong.is_empty() {
             return Err(wrong.join("\n  "));
         }
@@ -147,7 +163,7 @@ impl Settings {
         config
     }
 
-    /// All values, for messages.
+    /// All values, for messages, with the word of `protect` before those that it sets.
     #[must_use]
     pub fn values(&self) -> Vec<Value> {
         let show = |(setting, value): (&Setting, u64)| Value {
@@ -155,7 +171,11 @@ impl Settings {
             value: setting.kind.show(value),
             default: setting.kind.show(setting.default),
         };
-        self.all().map(show).collect()
+        let mut values: Vec<Value> = self.all().map(show).collect();
+        let of = |values: &[u64]| word_of(Self::protected().map(|index| values[index])).to_owned();
+        let protect = Value { name: PROTECT.to_owned(), value: of(&self.values), default: of(&Self::default().values) };
+        values.insert(MODE_INDEX + 1, protect);
+        values
     }
 
     /// The settings that differ in `next`.
@@ -213,12 +233,34 @@ mod tests {
         let error = settings.set_all(&pairs(&[("flush-period", "10s"), ("dirty-threshold", "90%"), ("colour", "red")]));
         let error = error.unwrap_err();
         assert!(error.contains("dirty-threshold: '90%'") && error.contains("1% to 70%"), "{error}");
-        assert!(error.contains("unknown setting 'colour'. Known: mode, dirty-threshold"), "{error}");
+        assert!(error.contains("unknown setting 'colour'. Known: protect, mode, dirty-threshold"), "{error}");
         assert_eq!(settings, before);
         settings.set_all(&pairs(&[("flush-period", "10s"), ("mode", "write-through")])).unwrap();
         assert_eq!(settings.mode(), CacheMode::WriteThrough);
         let changes = before.changes(&settings);
-        assert_eq!((changes.len(), changes[1].from.as_str(), changes[1].to.as_str()), (2, "1m", "10s"));
+        assert_eq!((changes.len(), changes[1].from.as_str(), changes[1].to.as_str()), (2, "10m", "10s"));
+    }
+
+    #[test]
+    fn a_word_of_protect_sets_three_and_what_stands_beside_it_holds() {
+        let mut settings = Settings::default();
+        let shown = |settings: &Settings, name: &str| {
+            settings.values().into_iter().find(|value| value.name == name).unwrap().value
+        };
+        assert_eq!(shown(&settings, "protect"), "balanced", "the default is one of the words");
+        settings.set_all(&pairs(&[("protect", "origin-soon")])).unwrap();
+        assert_eq!(shown(&settings, "flush-period"), "1m");
+        assert_eq!((shown(&settings, "dirty-threshold"), shown(&settings, "idle-flush")), ("30%".into(), "1s".into()));
+        let mut read = Settings::default();
+        read.set_all(&read_toml(&settings.to_toml()).unwrap()).unwrap();
+        assert_eq!(shown(&read, "protect"), "origin-soon");
+        settings.set_all(&pairs(&[("flush-period", "5m"), ("protect", "fewest-writes")])).unwrap();
+        assert_eq!((shown(&settings, "flush-period"), shown(&settings, "protect")), ("5m".into(), "custom".into()));
+        let before = settings.clone();
+        settings.set("protect", "custom").unwrap();
+        let error = settings.set("protect", "twice").unwrap_err();
+        assert!(error.contains("fewest-writes") && error.contains("idle-flush"), "{error}");
+        assert_eq!(settings, before, "what `get` shows can be set again");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::TABLE;
+use super::protect::{PARTS, PROTECT, WORDS};
+use super::{OFF, TABLE};
 use crate::wording::in_columns;
 
 const HEAD: &str = "# Settings
@@ -25,6 +26,23 @@ Times have the units ms, s, m, h and d. Sizes have K, M, G and T (powers of 1024
 `headpond get --reference` prints this page, from the table in `crates/control/src/settings/table.rs`.
 ";
 
+/// What `protect` sets.
+fn protection() -> String {
+    let mut text = format!(
+        "\n## {PROTECT}\n\nOne word for the trade of destage. It sets {}; `get` shows `custom` if no word fits. What is \
+         named beside it holds.\n\n",
+        PARTS.map(|part| format!("`{part}`")).join(", ")
+    );
+    for known in WORDS {
+        let values = PARTS.iter().zip(known.values).map(|(part, value)| {
+            let setting = TABLE.iter().find(|setting| setting.name == *part);
+            setting.map_or_else(|| OFF.to_string(), |setting| setting.kind.show(value))
+        });
+        let _ = writeln!(text, "- `{}` ({}): {}", known.word, values.collect::<Vec<_>>().join(", "), known.purpose);
+    }
+    text
+}
+
 /// The page.
 #[must_use]
 pub fn reference() -> String {
@@ -41,5 +59,6 @@ pub fn reference() -> String {
             setting.effect,
         );
     }
+    page.push_str(&protection());
     in_columns(&page)
 }

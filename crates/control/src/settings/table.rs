@@ -84,16 +84,17 @@ pub const TABLE: &[Setting] = &[
         effect: "Shorter: you lose less if the flash fails. Longer: fewer writes at the origin. off: destage starts \
                  at the dirty-threshold, or with a flush.",
         kind: ValueKind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
-        default: 60 * SECOND,
+        default: 600 * SECOND,
         apply: |config, value| config.flush_period = Nanos(if value == OFF { u64::MAX } else { value }),
     },
     Setting {
         name: "idle-flush",
-        meaning: "After this long without a request that waits for the origin, headpond flushes at full speed.",
+        meaning: "After this long without a write, and without a request that waits for the origin, headpond flushes \
+                 at full speed.",
         effect: "Shorter: headpond uses short pauses, and less data exists on flash alone. Longer, or off: several \
-                 writes to one place become one write at the origin.",
+                 writes to one place become one write at the origin. A load without pauses never notices it.",
         kind: ValueKind::Duration { min: 100 * MILLISECOND, max: DAY, can_be_off: true },
-        default: OFF,
+        default: 10 * SECOND,
         apply: |config, value| config.idle_flush = (value != OFF).then_some(Nanos(value)),
     },
     Setting {

@@ -9,7 +9,8 @@
 //!   that come on top, none stays dirty for longer than the period, as long as the origin takes what that needs.
 //! - `dirty-threshold`: near it, as much as becomes dirty. Below it less, in proportion, so that the share
 //!   settles instead of swinging about the threshold; above it more; a tenth above it, all that the origin takes.
-//! - `idle-flush`: all that the origin takes, while nobody else wants anything of it.
+//! - `idle-flush`: all that the origin takes, while nobody else wants anything of it and nothing becomes dirty. So no
+//!   block goes more than once for it.
 //!
 //! Misses come first, but only as long as that rate is kept: what was granted and did not go, because the origin
 //! was busy with them, raises the number of writes that destage may have under way beside them, a few in each second,
@@ -74,6 +75,8 @@ pub(super) struct Situation {
 pub(super) struct Governor {
     last: Nanos,
     dirtied: u64,
+    /// When a block last became dirty, as far as ticks tell.
+    dirtied_at: Nanos,
     /// Blocks a second that become dirty, averaged.
     inflow: f64,
     /// Blocks that were dirty when this way through all of them began.
@@ -94,6 +97,7 @@ impl Governor {
         Self {
             last: now,
             dirtied: 0,
+            dirtied_at: now,
             inflow: 0.0,
             way: 0,
             way_began: now,
@@ -106,6 +110,9 @@ impl Governor {
 
     /// Tells how things stand.
     pub(super) fn tick(&mut self, now: Nanos, situation: Situation) {
+        if situation.dirtied != self.dirtied {
+            self.dirtied_at = now;
+        }
         let seconds = now.since(self.last).0 as f64 / 1e9;
         self.last = now;
         if seconds > 0.0 {
@@ -127,6 +134,11 @@ impl Governor {
             let change = if late { PRESS } else { -RELAX };
             self.pressed = (self.pressed + change * seconds).clamp(0.0, BESIDE_MAX);
         }
+    }
+
+    /// For how long nothing has become dirty.
+    pub(super) fn quiet_for(&self, now: Nanos) -> Nanos {
+        now.since(self.dirtied_at)
     }
 
     /// Writes that may be under way beside misses.

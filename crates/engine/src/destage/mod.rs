@@ -366,7 +366,8 @@ impl Destaging<'_> {
     /// What the pace depends on now.
     fn situation(&self) -> Situation {
         let config = self.config;
-        let idle = config.idle_flush.is_some_and(|idle| self.outbox.origin_costs().idle_for(self.now) >= idle);
+        let quiet = self.destage.governor.quiet_for(self.now).min(self.outbox.origin_costs().idle_for(self.now));
+        let idle = config.idle_flush.is_some_and(|idle| quiet >= idle);
         Situation {
             dirty: self.store.sums().dirty_blocks(),
             dirtied: self.store.sums().dirtied_blocks(),
