@@ -19,7 +19,7 @@ use crate::mounts::{CheckedPlaces, Detach, Elsewhere, NextStep, check_fuse, desc
 use crate::numbers::exposition;
 use crate::origin::OriginRoot;
 use crate::process::log::log_line;
-use crate::process::{Step, Waiting, confine, notify, runtime_dir};
+use crate::process::{Step, Waiting, confine, give_large_buffers_back, notify, runtime_dir};
 use crate::refusal::Refusal;
 use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase, Service, Token};
 use crate::settings::MountPlan;
@@ -47,6 +47,7 @@ impl Running {
         let token = plan.metrics_token.as_deref().map(Token::read).transpose()?;
         let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
         let budget = Budget::of_process();
+        give_large_buffers_back();
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
         let waiting = Waiting::for_origin(&plan.pool.origin);
         waiting.on(Step::Origin("the directory"));
