@@ -3,6 +3,8 @@
 //!
 //! Every load is the same on every machine: the random numbers come from a seed.
 
+mod lirs;
+
 use headpond_policy::{Admission, Policy};
 use headpond_trace::{CacheSize, LoadedTrace, ReplayOutcome, replay};
 
@@ -35,9 +37,13 @@ impl Random {
 /// Keys of loads that shall not meet begin here.
 const ELSEWHERE: u64 = 1 << 40;
 
-fn load(mut key: impl FnMut(&mut Random, u64) -> u64) -> LoadedTrace {
+fn load(key: impl FnMut(&mut Random, u64) -> u64) -> LoadedTrace {
+    load_of(REFERENCES, key)
+}
+
+fn load_of(references: u64, mut key: impl FnMut(&mut Random, u64) -> u64) -> LoadedTrace {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    LoadedTrace::of_keys((0..REFERENCES).map(|at| key(&mut random, at)).collect::<Vec<_>>())
+    LoadedTrace::of_keys((0..references).map(|at| key(&mut random, at)).collect::<Vec<_>>())
 }
 
 /// What the loads are, each with the policy that it is hard for in brackets.
@@ -132,4 +138,56 @@ fn a_scan_is_hardly_written_to_flash_by_the_default_policy() {
     // What fills the cache while it has room; then one reference in thirty, which replaces what has
     // not been used for as long, and one in 250, which is taken for a block that comes back.
     assert!(ours.fills <= size as u64 + REFERENCES / 25, "{} fills", ours.fills);
+}
+
+/// Lengths of loops, in percent of the cache.
+const LENGTHS: [u64; 4] = [105, 125, 150, 200];
+/// How often a loop comes round. At first everything misses, whatever the policy. Then `adaptive` learns: this costs up
+/// to half a loop of misses, half a hundredth here.
+const ROUNDS: u64 = 50;
+
+/// Loops somewhat larger than the cache. `shares` are the references that go to the loop, in percent; the others go to
+/// popular blocks. The best is that of the fixed policies and LIRS.
+fn assert_near_the_best_on_loops(size: usize, shares: &[u64]) {
+    let mut far = Vec::new();
+    for (length, share) in LENGTHS.into_iter().flat_map(|length| shares.iter().map(move |share| (length, *share))) {
+        let keys = size as u64 * length / 100;
+        let mut next = 0;
+        let load = load_of(keys * ROUNDS * 100 / share, |random, _| {
+            if random.below(100) >= share {
+                return random.zipf(keys, 0.9);
+            }
+            next += 1;
+            ELSEWHERE + next % keys
+        });
+        let lirs = lirs::misses(&load, size) as f64 / load.references().len() as f64;
+        let best = FIXED.map(|policy| run(&load, policy, size).miss_ratio()).into_iter().fold(lirs, f64::min);
+        let ours = run(&load, Policy::Adaptive, size).miss_ratio();
+        println!(
+            "cache {size:>5}, loop {length} %, {share:>3} % of references: adaptive {ours:.4}, LIRS {lirs:.4}, \
+             best {best:.4}, {:+.4}",
+            ours - best
+        );
+        if ours > best + 0.01 {
+            far.push((size, length, share, ours, best));
+        }
+    }
+    assert!(far.is_empty(), "{far:?}");
+}
+
+#[test]
+fn adaptive_is_within_a_hundredth_of_the_best_on_loops_somewhat_larger_than_a_small_cache() {
+    assert_near_the_best_on_loops(400, &[100, 75, 50]);
+    assert_near_the_best_on_loops(700, &[100, 75, 50]);
+}
+
+#[test]
+fn adaptive_is_within_a_hundredth_of_the_best_on_loops_somewhat_larger_than_the_cache() {
+    assert_near_the_best_on_loops(1500, &[100, 75, 50]);
+}
+
+/// Without popular blocks, because they make the load twice as long.
+#[test]
+fn adaptive_is_within_a_hundredth_of_the_best_on_loops_somewhat_larger_than_a_large_cache() {
+    assert_near_the_best_on_loops(20_000, &[100]);
 }

@@ -189,7 +189,7 @@ impl AdaptiveCore {
     /// Whether a returning block belongs into the main queue. `since` others left since it did.
     fn soon_enough(&mut self, since: usize) -> bool {
         match self.tuning.gate {
-            WindowGate::Contest => false,
+            WindowGate::Contest { .. } => false,
             WindowGate::Returning | WindowGate::Either => since < self.capacity * REACH / 1024,
             WindowGate::Recency => {
                 // Afterwards the block at the tail has no use since it last came by: its age is that of its last use.
@@ -273,12 +273,16 @@ impl AdaptiveCore {
         let state = self.queues.state(slot);
         let next = match self.tuning.gate {
             WindowGate::Returning | WindowGate::Either | WindowGate::Recency if state.uses >= self.tuning.uses => None,
-            WindowGate::Contest | WindowGate::Either if self.main_len() < self.main_most() && state.frequency > 1 => {
+            WindowGate::Contest { .. } | WindowGate::Either
+                if self.main_len() < self.main_most() && state.frequency > 1 =>
+            {
                 None
             }
-            WindowGate::Contest | WindowGate::Either if self.main_len() >= self.main_most() => {
+            WindowGate::Contest { .. } | WindowGate::Either if self.main_len() >= self.main_most() => {
                 match self.next_of_main() {
-                    Some(next) if self.queues.state(next).frequency < state.frequency => Some(next),
+                    Some(next) if self.tuning.gate.prefers(state.frequency, self.queues.state(next).frequency) => {
+                        Some(next)
+                    }
                     _ => return self.drop_window(slot, host),
                 }
             }

@@ -16,8 +16,9 @@ use crate::{Host, Insertion, Key};
 /// The cache's size in shadow sizes, within the bounds below. One in eight keys for each of six shadows is most of the
 /// work that the cache itself has.
 const SAMPLE: usize = 8;
-/// A shadow smaller than this is mostly noise.
-const BLOCKS_MIN: usize = 256;
+/// A shadow smaller than this is mostly noise. To one of 256 blocks, a loop a little larger than the cache can look as
+/// if it fitted.
+const BLOCKS_MIN: usize = 512;
 /// A larger shadow says no more. It would take 85 KiB for each setting.
 const BLOCKS_MAX: usize = 4096;
 
