@@ -21,6 +21,7 @@ use crate::alone::Alone;
 use crate::doors::Doors;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
+use crate::looking::{Awaited, Looking};
 use crate::mailbox::{DoorChange, Item, Mailbox};
 use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
@@ -32,18 +33,6 @@ const HOLDINGS: usize = 32;
 /// requests are taken in. Not fewer, because each portion costs the callers a wake-up for its answers. The doors with
 /// requests share it.
 const DOOR_PORTION: usize = 8;
-
-/// The shard polls this many times longer while the flash reads: the answer comes soon, and a sleep costs more than
-/// the polling. Writes and syncs do not prolong it: the kernel's own threads carry them out, and need the processor
-/// (docs/benchmarks.md).
-const READ_PATIENCE: u32 = 10;
-
-/// If another thread runs for this long while the shard polls, that thread has work of its own. The scheduler prefers
-/// a shard that wakes up to such a thread, but not one that polls. So the shard sleeps.
-const CROWDED: Duration = Duration::from_micros(500);
-
-/// How long the shard then polls less.
-const CROWDED_PAUSE: Duration = Duration::from_millis(10);
 
 /// All that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
@@ -64,10 +53,7 @@ pub(crate) struct Turner<C: Core> {
     origin_under_way: usize,
     answered: usize,
     stopping: bool,
-    /// The last wait was short enough to make polling worth while.
-    spins: bool,
-    /// Other threads want the processor: until then the shard polls less.
-    crowded_until: Instant,
+    looking: Looking,
     alone: Alone,
     turns: u64,
     answered_ever: u64,
@@ -116,8 +102,7 @@ impl<C: Core> Turner<C> {
             origin_under_way: 0,
             answered: 0,
             stopping: false,
-            spins: false,
-            crowded_until: Instant::now(),
+            looking: Looking::new(limits.spin),
             alone: Alone::default(),
             turns: 0,
             answered_ever: 0,
@@ -154,31 +139,30 @@ impl<C: Core> Turner<C> {
         if self.carry_out_alone()? {
             return Ok(());
         }
-        let since = Instant::now();
-        let patience = self.patience(since);
-        if self.spins && self.spin(since, patience)? {
-            return Ok(());
+        let (awaited, since) = (self.awaited(), Instant::now());
+        let patience = self.looking.patience(awaited, since);
+        let found = !patience.is_zero() && self.look_for(patience, since)?;
+        if !found {
+            let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::now()).0));
+            self.reactor.wait(&mut self.flash_done, timeout)?;
+            if self.inbox.is_empty() {
+                self.exchange();
+            }
         }
-        let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::now()).0));
-        self.reactor.wait(&mut self.flash_done, timeout)?;
-        self.spins = since.elapsed() < patience;
-        if self.inbox.is_empty() {
-            self.exchange();
-        }
+        self.looking.waited(awaited, since.elapsed());
         Ok(())
     }
 
-    /// How long to poll before a sleep.
-    fn patience(&self, now: Instant) -> Duration {
-        if self.flash_reads > 0 && now >= self.crowded_until {
-            self.limits.spin * READ_PATIENCE
-        } else {
-            self.limits.spin
+    const fn awaited(&self) -> Awaited {
+        match (self.flash_reads, self.flash_under_way) {
+            (0, 0) => Awaited::Others,
+            (0, _) => Awaited::Flash,
+            _ => Awaited::FlashReads,
         }
     }
 
-    /// Polls for a while. True if work came.
-    fn spin(&mut self, since: Instant, mut patience: Duration) -> std::io::Result<bool> {
+    /// Looks for work until `patience` is over. True if work came.
+    fn look_for(&mut self, patience: Duration, since: Instant) -> std::io::Result<bool> {
         loop {
             if self.look()? || !self.flash_done.is_empty() {
                 return Ok(true);
@@ -189,9 +173,9 @@ impl<C: Core> Turner<C> {
             }
             // Other threads on this processor go first: they may bring the work.
             std::thread::yield_now();
-            if now.elapsed() >= CROWDED {
-                self.crowded_until = Instant::now() + CROWDED_PAUSE;
-                patience = self.limits.spin;
+            let after = Instant::now();
+            if self.looking.yielded(after - now, after) {
+                return Ok(false);
             }
         }
     }
