@@ -6,8 +6,8 @@
 //!
 //! Without a sync, the log submits a batch once it is large enough to be worth a write and the flash has little to do.
 //! Then little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes. If
-//! the flash does not keep up, batches grow instead. Nor does it wait where a sync is to be expected
-//! ([`SyncRhythm`]).
+//! the flash does not keep up, batches grow instead. Where a sync is to be expected ([`SyncRhythm`]), the log writes
+//! and syncs before a request asks.
 //!
 //! The host stream may fill several segments with its batches in rotation ([`OpenSegments`]). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
@@ -665,6 +665,11 @@ impl Log {
         self.pump();
     }
 
+    /// Notes that a request asked for a sync and found everything durable.
+    pub const fn found_durable(&mut self) {
+        self.rhythm.asked();
+    }
+
     /// Asks that all entries of all streams up to now become durable.
     pub fn want_sync_of_all(&mut self) {
         self.wanted = Wanted::AllStreams;
@@ -779,7 +784,7 @@ impl Log {
         std::mem::take(&mut self.io)
     }
 
-    /// Submits the open host batch without a sync, if the flash has time for it.
+    /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
     fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
         let enough = if self.rhythm.expects_sync() { 0 } else { self.filling.early_blocks };
@@ -788,6 +793,10 @@ impl Log {
             && self.takes_writes()
         {
             self.close(Stream::Host);
+            if self.rhythm.expects_sync() {
+                self.wanted = self.wanted.max(Wanted::Host);
+                self.pump();
+            }
         }
     }
 }
