@@ -36,9 +36,9 @@ pub trait Reactor: Send {
     /// Only when the reactor can no longer be driven. All operations under way are then lost, on every disk.
     fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// If the disks have nothing to do but one submitted operation, and another thread would have to carry it out,
-    /// carries it out on this thread and appends its end to `done`. That saves two hand-overs between threads. The
-    /// price: meanwhile this thread does nothing else. False, with nothing done, in every other case.
+    /// If the disks have nothing to do but one submitted operation, and it costs less on this thread than by
+    /// [`Reactor::wait`], carries it out and appends its end to `done`. For a sync that saves two hand-overs between
+    /// threads. The price: meanwhile this thread does nothing else. False, with nothing done, in every other case.
     fn carry_out_alone(&mut self, _done: &mut Vec<Completion>) -> bool {
         false
     }

@@ -46,6 +46,10 @@ const WATCHED_MIN: u64 = u64::MAX / 2;
 /// The answer to the end of a watch. No code waits for it.
 const UNWATCH: u64 = WATCHED_MIN - 1;
 
+/// The most bytes of a write that the owner carries out alone: the batch of one change that is to be synced. A larger
+/// batch takes longer, and more is to come.
+const ALONE_MAX: usize = 32 << 10;
+
 /// The most bytes of one call. Longer operations take several.
 const TRANSFER_MAX: usize = 1 << 30;
 
@@ -373,7 +377,8 @@ impl Reactor for Uring {
         self.reap(done)
     }
 
-    /// Only a sync: the kernel carries it out on a worker thread of the ring. Reads and writes need no such thread.
+    /// A sync: the kernel would carry it out on a worker thread of the ring. And a small write: it needs no such
+    /// thread, but one call takes the place of two, and of the sleep between them.
     fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
         if self.under_way() > 0 || !self.ready.is_empty() {
             return false;
@@ -383,9 +388,18 @@ impl Reactor for Uring {
         }
         let mut busy = self.lanes.iter_mut().zip(&self.disks).filter(|(lane, _)| !lane.backlog.is_empty());
         let (Some((lane, disk)), None) = (busy.next(), busy.next()) else { return false };
-        let (Some(&DiskOp::Sync { tag }), 1) = (lane.backlog.front(), lane.backlog.len()) else { return false };
+        if lane.backlog.len() != 1 {
+            return false;
+        }
+        let (tag, end) = match lane.backlog.front() {
+            Some(DiskOp::Sync { tag }) => (*tag, End::Sync(disk.flash().sync())),
+            Some(DiskOp::Write { tag, offset, data }) if data.len() <= ALONE_MAX => {
+                (*tag, End::Write(disk.flash().write(*offset, data)))
+            }
+            _ => return false,
+        };
         lane.backlog.clear();
-        done.push(Completion { disk: disk.name(), tag, end: End::Sync(disk.flash().sync()) });
+        done.push(Completion { disk: disk.name(), tag, end });
         true
     }
 

@@ -155,7 +155,7 @@ fn what_is_written_is_read_back_before_and_after_a_sync() {
 }
 
 #[test]
-fn the_owner_carries_out_a_sync_by_itself_only_if_that_is_all_there_is_to_do() {
+fn the_owner_carries_out_an_operation_by_itself_only_if_that_is_all_there_is_to_do() {
     for backend in [Backend::Psync, Backend::Uring] {
         let (mut device, _dir) = on_file(backend, TrimPolicy::Devices);
         let mut done = Vec::new();
@@ -164,6 +164,11 @@ fn the_owner_carries_out_a_sync_by_itself_only_if_that_is_all_there_is_to_do() {
         assert!(device.carry_out_alone(&mut done), "{backend:?}");
         assert!(matches!(done[..], [Completion { disk: DISK, tag: Tag(1), end: End::Sync(Ok(())) }]), "{done:?}");
         done.clear();
+        device.submit(DISK, DiskOp::Write { tag: Tag(4), offset: 4096, data: blocks(1, 1, 2) });
+        assert!(device.carry_out_alone(&mut done), "{backend:?}: a small write");
+        assert!(matches!(done[..], [Completion { tag: Tag(4), end: End::Write(Ok(())), .. }]), "{done:?}");
+        done.clear();
+        assert_eq!(read(&mut device, 1, 1).unwrap()[..], blocks(1, 1, 2)[..], "{backend:?}");
         device.submit(DISK, DiskOp::Write { tag: Tag(2), offset: 0, data: blocks(0, 1, 1) });
         device.submit(DISK, DiskOp::Sync { tag: Tag(3) });
         assert!(!device.carry_out_alone(&mut done) && done.is_empty(), "{backend:?}: two operations");

@@ -40,7 +40,7 @@ pub struct Arguments {
     /// How long each run of fio takes
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only these: engine, reads, writes, appends, packed, counting, steady, restart
+    /// Only these: engine, reads, writes, appends, appends-confined, appends-device, packed, counting, steady, restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How much is cached for the restart

@@ -4,6 +4,7 @@
 
 use crate::command;
 use crate::failure::{Failure, Result};
+use crate::loop_device::LoopDevice;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The file system, mounted.
 pub struct LoopFileSystem {
-    device: PathBuf,
+    device: LoopDevice,
     path: PathBuf,
     mounted: bool,
 }
@@ -38,12 +39,9 @@ impl LoopFileSystem {
     /// # Errors
     /// When a command fails. Only root can.
     pub fn mount(file: &Path, path: PathBuf) -> Result<Self> {
-        let mut losetup = Command::new("losetup");
-        losetup.args(["--find", "--show", "--direct-io=on"]).arg(file);
-        let device = PathBuf::from(command::run("making a loop device", &mut losetup)?.trim());
-        let mut made = Self { device, path, mounted: false };
+        let mut made = Self { device: LoopDevice::over(file)?, path, mounted: false };
         fs::create_dir(&made.path).map_err(Failure::io("making a mount point"))?;
-        command::run("mounting it", Command::new("mount").arg(&made.device).arg(&made.path))?;
+        command::run("mounting it", Command::new("mount").arg(made.device.path()).arg(&made.path))?;
         made.mounted = true;
         Ok(made)
     }
@@ -57,7 +55,7 @@ impl LoopFileSystem {
     /// Its loop device.
     #[must_use]
     pub fn device(&self) -> &Path {
-        &self.device
+        self.device.path()
     }
 
     /// The programs that this machine lacks for it.
@@ -78,6 +76,5 @@ impl Drop for LoopFileSystem {
                 std::thread::sleep(LOOK);
             }
         }
-        let _ = command::run("taking the loop device away", Command::new("losetup").arg("--detach").arg(&self.device));
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! Without a sync, the log submits a batch once it is large enough to be worth a write and the flash has little to do.
 //! Then little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes. If
-//! the flash does not keep up, batches grow instead. Nor does it wait where a sync is to be expected
-//! ([`SyncRhythm`]).
+//! the flash does not keep up, batches grow instead. Where a sync is to be expected ([`SyncRhythm`]), the log writes
+//! and syncs before a request asks.
 //!
 //! The host stream may fill several segments with its batches in rotation ([`OpenSegments`]). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Errno, Generation, Location, MemberId, ObjectId, OwnerNumber,
-    PoolId, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Errno, Generation, Location, MemberId, ObjectId, OwnerNumber,
+    PoolId, SegmentId, Sequence, Stream,
 };
 use headpond_format::{
     Address, Addresses, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState,
@@ -31,6 +31,7 @@ use crate::health::Health;
 use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
 use crate::open_segments::{FillPolicy, OpenSegments};
+use crate::record::{DataRecord, Placed, PlacedPacked};
 use crate::segments::{Segment, Segments};
 use crate::sync_rhythm::SyncRhythm;
 
@@ -85,54 +86,6 @@ pub struct LogStart {
     pub segments: Vec<Segment>,
     /// A planted bug, to test the tests.
     pub mutation: Option<Mutation>,
-}
-
-/// A record to be appended.
-#[derive(Clone, Copy, Debug)]
-pub struct DataRecord {
-    /// The stream.
-    pub stream: Stream,
-    /// The object.
-    pub object: ObjectId,
-    /// The first block.
-    pub first: Block,
-    /// How many blocks, up to [`headpond_base::RECORD_BLOCKS_MAX`].
-    pub blocks: u32,
-    /// Whether the data is newer than the origin.
-    pub dirty: bool,
-    /// The object's size and time after this write.
-    pub grown: Option<(u64, UnixNanos)>,
-    /// The class of the blocks.
-    pub class: Class,
-    /// The caller writes every byte of the payload. Otherwise it may write parts of the first and the last block; the
-    /// rest is zeros.
-    pub whole: bool,
-}
-
-/// Where a packed record lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlacedPacked {
-    /// The record's place in the order.
-    pub sequence: Sequence,
-    /// The block on flash in which the record begins.
-    pub location: Location,
-    /// The unit of that block with which the record begins.
-    pub unit: u8,
-    /// Units of the record.
-    pub units: u8,
-    /// The record's checksum.
-    pub checksum: u32,
-}
-
-/// Where a record lies.
-#[derive(Debug)]
-pub struct Placed {
-    /// The record's place in the order.
-    pub sequence: Sequence,
-    /// The record's first block on flash; the others follow.
-    pub location: Location,
-    /// The checksum of each block.
-    pub checksums: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -665,6 +618,11 @@ impl Log {
         self.pump();
     }
 
+    /// Notes that a request asked for a sync and found everything durable.
+    pub const fn found_durable(&mut self) {
+        self.rhythm.asked();
+    }
+
     /// Asks that all entries of all streams up to now become durable.
     pub fn want_sync_of_all(&mut self) {
         self.wanted = Wanted::AllStreams;
@@ -779,7 +737,7 @@ impl Log {
         std::mem::take(&mut self.io)
     }
 
-    /// Submits the open host batch without a sync, if the flash has time for it.
+    /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
     fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
         let enough = if self.rhythm.expects_sync() { 0 } else { self.filling.early_blocks };
@@ -788,6 +746,10 @@ impl Log {
             && self.takes_writes()
         {
             self.close(Stream::Host);
+            if self.rhythm.expects_sync() {
+                self.wanted = self.wanted.max(Wanted::Host);
+                self.pump();
+            }
         }
     }
 }

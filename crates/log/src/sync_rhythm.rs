@@ -1,8 +1,8 @@
 //! Whether a sync is to be expected after the next change.
 //!
-//! A database's log writes once and syncs, again and again. The log can then write the change to flash while the
-//! application is still about to ask for the sync. If the sync does not come, the batch is smaller than it could be:
-//! that costs one head block, once.
+//! A database's log writes once and syncs, again and again. The log can then write and sync the change while the
+//! application is still about to ask for it. If the application does not ask, that costs one head block and one sync,
+//! once.
 
 /// Syncs in a row that each had one change to make durable, before the next is expected to be like them.
 const ENOUGH: u32 = 2;

@@ -115,3 +115,43 @@ fn few_free_segments_are_left_alone_by_further_open_ones() {
     let all = log().segments().free();
     assert_eq!((opened(0), opened(all - 2), opened(all)), (4, 2, 1));
 }
+
+#[test]
+fn where_each_change_is_followed_by_a_sync_the_log_does_not_wait_for_the_request() {
+    let mut log = log();
+    let mut last = Sequence(0);
+    for object in 1..=2 {
+        last = log.append(&Entry::Forget { object: ObjectId(object) });
+        log.want_sync();
+        let (writes, _) = wanted(&mut log);
+        complete(&mut log, writes);
+        assert_eq!(wanted(&mut log).1, 1);
+        log.synced();
+    }
+    for object in 3..=5 {
+        assert_eq!(log.durable(), last);
+        last = log.append(&Entry::Forget { object: ObjectId(object) });
+        let (writes, syncs) = wanted(&mut log);
+        assert_eq!((writes.len(), syncs), (1, 0), "it writes at once");
+        if object == 4 {
+            // The request may come while the flash is at it.
+            log.want_sync();
+        }
+        complete(&mut log, writes);
+        assert_eq!(wanted(&mut log), (Vec::new(), 1), "and syncs at once");
+        log.synced();
+        if object != 4 {
+            log.found_durable();
+        }
+    }
+    // Nobody asks any more: one sync was in vain, and no more follow.
+    for object in 6..=9 {
+        log.append(&Entry::Forget { object: ObjectId(object) });
+        let (writes, _) = wanted(&mut log);
+        assert_eq!(writes.len(), usize::from(object == 6));
+        complete(&mut log, writes);
+        let syncs = wanted(&mut log).1;
+        assert_eq!(syncs, usize::from(object == 6));
+        (0..syncs).for_each(|_| log.synced());
+    }
+}

@@ -1,9 +1,10 @@
 //! When the shard carries out an operation of the flash by itself.
 //!
 //! A sync, and with blocking calls any operation, needs another thread: two hand-overs, which cost more than the call
-//! on fast flash. With one request under way the shard has nothing else to do, so it makes the call itself. The price:
-//! a request that comes meanwhile waits for the end of the call. So after a call that made a request wait, or that took
-//! long, the shard hands over for a while, and longer each time it happens again.
+//! on fast flash. With at most one request under way the shard has nothing else to do, so it makes the call itself. The
+//! price: a request that comes meanwhile waits for the end of the call. So after a call that made a request wait, or
+//! the second in a row that took long, the shard hands over for a while, and longer each time it happens again. A
+//! single long call may be the fault of a busy machine, where hand-overs take longest.
 //!
 //! Invariant: of its waits for a single operation, the shard spends at most one in [`PAUSE_MIN`] in a call that makes
 //! others wait.
@@ -26,6 +27,8 @@ pub(crate) struct Alone {
     pause: u32,
     /// The length of the last pause; zero if the last call was no mistake.
     last_pause: u32,
+    /// The last call took long.
+    was_long: bool,
 }
 
 impl Alone {
@@ -38,7 +41,8 @@ impl Alone {
 
     /// Notes how long a call of the shard took, and whether other work came meanwhile.
     pub(crate) fn called(&mut self, took: Duration, others_waited: bool) {
-        let mistake = others_waited || took > LONG;
+        let was_long = std::mem::replace(&mut self.was_long, took > LONG);
+        let mistake = others_waited || was_long && self.was_long;
         self.last_pause = if mistake { (self.last_pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) } else { 0 };
         self.pause = self.last_pause;
     }
@@ -81,6 +85,11 @@ mod tests {
     #[test]
     fn slow_flash_is_left_to_other_threads() {
         let tries = carried_out(&mut Alone::default(), 100_000, LONG * 2, false);
-        assert!(tries <= 110, "{tries} tries of 100,000");
+        assert!(tries <= 111, "{tries} tries of 100,000");
+        let mut alone = Alone::default();
+        for _ in 0..100 {
+            assert_eq!(carried_out(&mut alone, 1, LONG * 2, false), 1);
+            assert_eq!(carried_out(&mut alone, 9, SHORT, false), 9, "one long call is no reason");
+        }
     }
 }

@@ -34,6 +34,7 @@ mod histogram;
 mod lanes;
 mod limits;
 mod listeners;
+mod looking;
 mod mailbox;
 mod on_behalf;
 mod operation;

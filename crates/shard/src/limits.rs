@@ -20,9 +20,9 @@ pub struct Limits {
     /// Operations of the origin, and of the flash. Above this the shard takes no new request from the mailbox until
     /// some end.
     pub operations: usize,
-    /// How long to poll for work before a sleep; ten times as long while the flash reads and no other thread wants the
-    /// processor. Zero: never. The shard polls only while work comes at such intervals: after a longer wait it sleeps
-    /// at once, until a wait is short again. While it polls, other threads get the processor.
+    /// How long to look for work before a sleep; ten times as long while the flash reads and no other thread wants the
+    /// processor. Zero: never. The shard looks only where that found work lately, and lets other threads have the
+    /// processor meanwhile.
     ///
     /// A wake-up costs some 20 us when the processor sleeps (most on virtual machines), and a lone read needs two.
     pub spin: Duration,

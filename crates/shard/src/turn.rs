@@ -21,6 +21,7 @@ use crate::alone::Alone;
 use crate::doors::Doors;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
+use crate::looking::{Awaited, Looking};
 use crate::mailbox::{DoorChange, Item, Mailbox};
 use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
@@ -32,18 +33,6 @@ const HOLDINGS: usize = 32;
 /// requests are taken in. Not fewer, because each portion costs the callers a wake-up for its answers. The doors with
 /// requests share it.
 const DOOR_PORTION: usize = 8;
-
-/// The shard polls this many times longer while the flash reads: the answer comes soon, and a sleep costs more than
-/// the polling. Writes and syncs do not prolong it: the kernel's own threads carry them out, and need the processor
-/// (docs/benchmarks.md).
-const READ_PATIENCE: u32 = 10;
-
-/// If another thread runs for this long while the shard polls, that thread has work of its own. The scheduler prefers
-/// a shard that wakes up to such a thread, but not one that polls. So the shard sleeps.
-const CROWDED: Duration = Duration::from_micros(500);
-
-/// How long the shard then polls less.
-const CROWDED_PAUSE: Duration = Duration::from_millis(10);
 
 /// All that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
@@ -64,11 +53,14 @@ pub(crate) struct Turner<C: Core> {
     origin_under_way: usize,
     answered: usize,
     stopping: bool,
-    /// The last wait was short enough to make polling worth while.
-    spins: bool,
-    /// Other threads want the processor: until then the shard polls less.
-    crowded_until: Instant,
+    /// The last look at the clock. A look is a system call on some virtual machines, so a turn takes few.
+    now: Instant,
+    looking: Looking,
     alone: Alone,
+    /// Of the last call alone: how long it took, and how many requests were to be expected meanwhile.
+    called: Option<(Duration, usize)>,
+    /// Requests that came in ahead of the turn.
+    came: usize,
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
@@ -116,9 +108,11 @@ impl<C: Core> Turner<C> {
             origin_under_way: 0,
             answered: 0,
             stopping: false,
-            spins: false,
-            crowded_until: Instant::now(),
+            now: Instant::now(),
+            looking: Looking::new(limits.spin),
             alone: Alone::default(),
+            called: None,
+            came: 0,
             turns: 0,
             answered_ever: 0,
             latency: Latencies::default(),
@@ -148,37 +142,45 @@ impl<C: Core> Turner<C> {
 
     /// Waits for work.
     fn wait(&mut self) -> std::io::Result<()> {
-        if !self.inbox.is_empty() || !self.flash_done.is_empty() || self.ready_doors() > 0 {
-            return self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO));
-        }
         if self.carry_out_alone()? {
             return Ok(());
         }
-        let since = Instant::now();
-        let patience = self.patience(since);
-        if self.spins && self.spin(since, patience)? {
+        if self.came > 0 || !self.inbox.is_empty() || !self.flash_done.is_empty() || self.ready_doors() > 0 {
+            self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO))?;
+            self.look_at_clock();
             return Ok(());
         }
-        let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::now()).0));
-        self.reactor.wait(&mut self.flash_done, timeout)?;
-        self.spins = since.elapsed() < patience;
-        if self.inbox.is_empty() {
-            self.exchange();
+        let awaited = self.awaited();
+        let since = if self.limits.spin.is_zero() { self.now } else { self.look_at_clock() };
+        let patience = self.looking.patience(awaited, since);
+        let found = !patience.is_zero() && self.look_for(patience, since)?;
+        if !found {
+            let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::at(since)).0));
+            self.reactor.wait(&mut self.flash_done, timeout)?;
+            if self.inbox.is_empty() {
+                self.exchange();
+            }
         }
+        let took = self.look_at_clock() - since;
+        self.looking.waited(awaited, took);
         Ok(())
     }
 
-    /// How long to poll before a sleep.
-    fn patience(&self, now: Instant) -> Duration {
-        if self.flash_reads > 0 && now >= self.crowded_until {
-            self.limits.spin * READ_PATIENCE
-        } else {
-            self.limits.spin
+    fn look_at_clock(&mut self) -> Instant {
+        self.now = Instant::now();
+        self.now
+    }
+
+    const fn awaited(&self) -> Awaited {
+        match (self.flash_reads, self.flash_under_way) {
+            (0, 0) => Awaited::Others,
+            (0, _) => Awaited::Flash,
+            _ => Awaited::FlashReads,
         }
     }
 
-    /// Polls for a while. True if work came.
-    fn spin(&mut self, since: Instant, mut patience: Duration) -> std::io::Result<bool> {
+    /// Looks for work until `patience` is over. True if work came.
+    fn look_for(&mut self, patience: Duration, since: Instant) -> std::io::Result<bool> {
         loop {
             if self.look()? || !self.flash_done.is_empty() {
                 return Ok(true);
@@ -189,9 +191,9 @@ impl<C: Core> Turner<C> {
             }
             // Other threads on this processor go first: they may bring the work.
             std::thread::yield_now();
-            if now.elapsed() >= CROWDED {
-                self.crowded_until = Instant::now() + CROWDED_PAUSE;
-                patience = self.limits.spin;
+            let after = Instant::now();
+            if self.looking.yielded(after - now, after) {
+                return Ok(false);
             }
         }
     }
@@ -206,31 +208,45 @@ impl<C: Core> Turner<C> {
         Ok(!(nobody_asks && self.origin_done.is_empty()))
     }
 
-    /// Carries out the one operation for which the one request waits, if that is all that there is to do. True if it
-    /// did.
+    /// Carries out the one operation for which the one request waits, or is to be expected, if that is all that there
+    /// is to do. True if it did.
     fn carry_out_alone(&mut self) -> std::io::Result<bool> {
-        let may = self.flash_under_way == 1 && self.requests.len() == 1 && self.alone.try_next();
-        let since = Instant::now();
-        if !may || !self.reactor.carry_out_alone(&mut self.flash_done) {
+        let free = self.inbox.is_empty() && self.flash_done.is_empty();
+        if !free || self.flash_under_way != 1 || self.requests.len() > 1 {
             return Ok(false);
         }
-        let took = since.elapsed();
-        let others_waited = self.look()?;
-        self.alone.called(took, others_waited);
+        if self.ready_doors() > 0 {
+            // A door that may have more often has nothing.
+            self.came = self.take_from_doors();
+        }
+        let expected = 1_usize.saturating_sub(self.requests.len());
+        if self.came > 0 || self.requests.len() > 1 || !self.alone.try_next() {
+            return Ok(false);
+        }
+        let since = self.now;
+        if !self.reactor.carry_out_alone(&mut self.flash_done) {
+            return Ok(false);
+        }
+        self.called = Some((self.look_at_clock() - since, expected));
+        self.look()?;
         Ok(true)
     }
 
     fn turn(&mut self) {
         self.turns += 1;
-        self.engine.advance(clock::now());
+        self.engine.advance(clock::at(self.now));
         self.lanes.take_finished(&mut self.origin_done);
         self.take_in_flash();
         self.take_in_origin();
+        let mut came = std::mem::take(&mut self.came) + self.inbox.len();
         for item in self.inbox.drain(..) {
             let (id, request) = self.requests.add(item, RequestWay::Mailbox);
             self.engine.submit(id, request);
         }
-        self.take_from_doors();
+        came += self.take_from_doors();
+        if let Some((took, expected)) = self.called.take() {
+            self.alone.called(took, came > expected);
+        }
         self.engine.take_effects(&mut self.effects);
         self.carry_out(false);
         self.exchange();
@@ -265,24 +281,27 @@ impl<C: Core> Turner<C> {
         }
     }
 
-    /// Takes in the requests of the doors.
-    fn take_from_doors(&mut self) {
+    /// Takes in the requests of the doors. Returns how many came.
+    fn take_from_doors(&mut self) -> usize {
         self.doors.listen(&mut *self.reactor);
         let ready = self.ready_doors();
         if ready == 0 || self.stopping {
-            return;
+            return 0;
         }
-        let since = Instant::now();
+        let mut came = 0;
+        let since = self.now;
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
         let (requests, engine) = (&mut self.requests, &mut self.engine);
         for _ in 0..ready {
             // False: other doors took the room. The door that is next comes first in the next turn.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
+                came += 1;
                 let (id, request) =
                     requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));
                 engine.submit(id, request);
             });
         }
+        came
     }
 
     /// How many operations the flash has still to do.
@@ -330,12 +349,14 @@ impl<C: Core> Turner<C> {
             return;
         }
         let mut effects = std::mem::take(&mut self.effects);
-        let mut now = None;
+        let mut looked = false;
         for effect in effects.drain(..) {
             match effect {
                 Effect::Reply { request, reply } => {
-                    let now = *now.get_or_insert_with(Instant::now);
-                    self.reply(request, reply, missed, now);
+                    if !std::mem::replace(&mut looked, true) {
+                        self.look_at_clock();
+                    }
+                    self.reply(request, reply, missed);
                 }
                 // The shard ended early: effects that are not under way are dropped, as in a crash.
                 _ if self.stopping => {}
@@ -345,7 +366,7 @@ impl<C: Core> Turner<C> {
         self.effects = effects;
     }
 
-    fn reply(&mut self, id: RequestId, reply: Reply, missed: bool, now: Instant) {
+    fn reply(&mut self, id: RequestId, reply: Reply, missed: bool) {
         let Some(request) = self.requests.remove(id) else { return };
         match request.way {
             RequestWay::Mailbox => self.answered += 1,
@@ -363,7 +384,7 @@ impl<C: Core> Turner<C> {
             Kind::Other => None,
         };
         if let Some(histogram) = histogram {
-            let took = now.saturating_duration_since(request.since);
+            let took = self.now.saturating_duration_since(request.since);
             histogram.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
         (request.answer)(reply);

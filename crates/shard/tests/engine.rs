@@ -4,11 +4,15 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use headpond_base::{BufMut, CacheMode, MemberId, Nanos, ObjectId, PoolId, UnixNanos};
-use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_reactor};
+use headpond_device::{
+    Backend, Completion, DiskOp, FaultPlan, Faults, Fill, Flash, Reactor, TrimPolicy, Waker, Withhold, start_reactor,
+};
 use headpond_engine::{Config, OpenFile, OpenObject, Reply, Request, Treatment, Verdict, format_pool, recover};
 use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard};
@@ -41,6 +45,11 @@ impl Place {
 
     /// As a daemon starts: recovers, attaches what is dirty, starts the shard.
     fn start(&self, names: &[&str]) -> Handle {
+        self.start_on(names, |device| device)
+    }
+
+    /// The same on what `change` makes of the device.
+    fn start_on(&self, names: &[&str], change: impl FnOnce(Box<dyn Reactor>) -> Box<dyn Reactor>) -> Handle {
         let flash = Flash::open(&self.path("pool")).unwrap();
         let mut recovered = recover(&mut FlashReader(&flash), flash.bytes()).unwrap();
         let files = FileOrigin::below(File::open(self.dir.path()).unwrap().into()).unwrap();
@@ -65,7 +74,7 @@ impl Place {
             let withhold = Some(Withhold { early_per_mille: 200, seed: 5, ..Withhold::default() });
             device = Box::new(Faults::new(device, MemberId(0), FaultPlan { withhold, ..FaultPlan::default() }));
         }
-        Shard::start(engine, device, origin, Limits::default()).unwrap()
+        Shard::start(engine, change(device), origin, Limits::default()).unwrap()
     }
 
     fn open(&self, handle: &Handle, name: &str) -> ObjectId {
@@ -294,4 +303,85 @@ fn an_object_is_told_to_be_let_go_once_it_is_closed_and_the_origin_has_all_of_it
     assert!(done(&handle.call(Request::SyncAll)));
     assert_eq!(*let_go.lock().unwrap(), [clean, dirty]);
     stop(handle);
+}
+
+/// A device that counts syncs from the time it is armed, tells of the first, and holds it until the test lets it go on.
+struct Gate {
+    device: Box<dyn Reactor>,
+    armed: Arc<AtomicBool>,
+    syncs: Arc<AtomicU64>,
+    begun: Sender<()>,
+    go_on: Receiver<()>,
+    held: Option<(MemberId, DiskOp)>,
+}
+
+impl Reactor for Gate {
+    fn bytes(&self, disk: MemberId) -> u64 {
+        self.device.bytes(disk)
+    }
+
+    fn name(&self) -> &'static str {
+        self.device.name()
+    }
+
+    fn submit(&mut self, disk: MemberId, op: DiskOp) {
+        let counts = matches!(op, DiskOp::Sync { .. }) && self.armed.load(Ordering::SeqCst);
+        if counts && self.syncs.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.held = Some((disk, op));
+            self.begun.send(()).unwrap();
+        } else {
+            self.device.submit(disk, op);
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> std::io::Result<()> {
+        if self.go_on.try_recv().is_ok()
+            && let Some((disk, op)) = self.held.take()
+        {
+            self.device.submit(disk, op);
+        }
+        self.device.wait(done, timeout)
+    }
+
+    fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
+        self.held.is_none() && self.device.carry_out_alone(done)
+    }
+
+    fn waker(&self) -> Waker {
+        self.device.waker()
+    }
+}
+
+#[test]
+fn all_that_ask_for_a_sync_while_the_flash_syncs_share_the_next_one() {
+    for backend in [Backend::Auto, Backend::Psync] {
+        let place = Place::new(backend, false, CacheMode::WriteBack);
+        let (armed, syncs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let ((begun, has_begun), (let_go, go_on)) = (channel(), channel());
+        let (of_gate, counted) = (armed.clone(), syncs.clone());
+        let handle = place.start_on(&[], |device| {
+            Box::new(Gate { device, armed: of_gate, syncs: counted, begun, go_on, held: None })
+        });
+        let object = place.open(&handle, "file");
+        // Its name and its space are durable from here on.
+        assert!(done(&handle.call(write(object, 0, &[1; 9 * 4096]))));
+        assert!(done(&handle.call(Request::Sync { object })));
+        armed.store(true, Ordering::SeqCst);
+        let (answered, answers) = channel();
+        let write_and_sync = |client: u64| {
+            assert!(done(&handle.call(write(object, client * 4096, &[2; 4096]))));
+            let answered = answered.clone();
+            let answer = Box::new(move |reply| answered.send(done(&reply)).unwrap());
+            handle.submit(Request::Sync { object }, answer);
+        };
+        write_and_sync(0);
+        has_begun.recv().unwrap();
+        (1..9).for_each(write_and_sync);
+        let_go.send(()).unwrap();
+        // Wakes the shard, so that it comes to its next wait.
+        let _ = handle.stats();
+        assert!(answers.iter().take(9).all(|done| done), "{backend:?}");
+        assert_eq!(syncs.load(Ordering::SeqCst), 2, "{backend:?}: one for the first, one for the eight others");
+        stop(handle);
+    }
 }

@@ -446,6 +446,7 @@ impl Engine {
     pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
         let last = self.store.last_entry();
         if self.store.log().durable() >= last {
+            self.store.found_durable();
             return true;
         }
         self.requests.wait_for_log(id, last);

@@ -72,6 +72,11 @@ impl Store {
     }
 
     /// Wants all that was appended up to now to be durable, clean blocks included.
+    /// Notes that a request asked for a sync and found everything durable.
+    pub(crate) fn found_durable(&mut self) {
+        self.log.found_durable();
+    }
+
     pub(crate) fn want_sync_of_all(&mut self) {
         self.log.want_sync_of_all();
     }

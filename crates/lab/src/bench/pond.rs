@@ -29,19 +29,26 @@ impl Mount {
     /// Mounts `origin` at `point`. A pool that is not there is made, and filled with zeros: as a pool is
     /// once each part of it was used.
     pub fn start(origin: &Path, point: &Path, flash: &Path, size: &str) -> Outcome<Self> {
+        let new: &[&str] = if flash.exists() { &[] } else { &["--size", size, "--fill", "zeros"] };
+        Self::start_as(origin, point, flash, new)
+    }
+
+    /// Mounts `origin` at `point` with a new pool on a block device, whose content it overwrites.
+    pub fn start_on_device(origin: &Path, point: &Path, device: &Path) -> Outcome<Self> {
+        Self::start_as(origin, point, device, &["--format"])
+    }
+
+    /// With arguments for a new pool. None: it is an old one.
+    fn start_as(origin: &Path, point: &Path, flash: &Path, new: &[&str]) -> Outcome<Self> {
         std::fs::create_dir_all(origin)?;
         std::fs::create_dir_all(point)?;
         let mut mount = Command::new(program()?);
-        mount.arg("mount").arg(origin).arg(point).arg("--flash").arg(flash).arg("--background");
-        let new = !flash.exists();
-        if new {
-            mount.args(["--size", size, "--fill", "zeros"]);
-        }
+        mount.arg("mount").arg(origin).arg(point).arg("--flash").arg(flash).arg("--background").args(new);
         finished(&mut mount)?;
         let pid = status(point)?["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let daemon = pid.and_then(Pid::from_raw).ok_or("the mount does not tell its process")?;
         let mount = Self { point: point.to_owned(), daemon };
-        if new {
+        if !new.is_empty() {
             // What is read as hits is written in order first, and would pass by as a stream. Kept over restarts.
             mount.set("sequential-cutoff=off")?;
         }

@@ -1,7 +1,11 @@
 //! The measurements. The parts of a ratio run in turns within one round, so that both sides see the same machine.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use headpond_lab::experiment::processors::Confined;
+use headpond_lab::loop_device::LoopDevice;
+use headpond_lab::processor_quota::OneProcessorQuota;
 use serde_json::Value;
 
 use super::Outcome;
@@ -21,11 +25,13 @@ const PEER_MEMORY: u64 = 64 << 20;
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 8] = [
+pub const WORKS: [Work; 10] = [
     ("engine", "the engine alone, read hits", engine),
     ("reads", "read hits through the mount", reads),
     ("writes", "random writes through the mount", writes),
     ("appends", "appends with a sync each through the mount", appends),
+    ("appends-confined", "the same with one processor, and with a quota of one", appends_confined),
+    ("appends-device", "the same with a pool on a block device", appends_device),
     ("packed", "read hits of packed records", packed),
     ("counting", "what counting by file, process and rule costs", counting),
     ("steady", "the slowest request while reclaim and destage run", steady),
@@ -95,25 +101,77 @@ fn writes(plan: &Plan) -> Outcome<Vec<Line>> {
     Ok(vec![Line::ratio(work, "of raw in place", ours, theirs, 1.0)])
 }
 
+/// One program that appends and syncs.
+const APPENDS: [&str; 4] = ["--rw=write", "--bs=4k", "--ioengine=psync", "--fdatasync=1"];
+
+/// Of the raw flash, with a pool in a file; with a pool on a block device.
+const APPENDS_OF_RAW: (f64, f64) = (0.7, 0.8);
+
+/// Appends through the mount a second, and writes in place of `raw`.
+fn appends_and_raw(plan: &Plan, mount: &Mount, raw: &Path) -> Outcome<(Vec<f64>, Vec<f64>)> {
+    let (mut ours, mut in_place) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        in_place.push(plan.fio(&On::File(raw), &[&APPENDS])?.rate);
+        ours.push(appends_to(plan, &mount.file("log"))?);
+    }
+    Ok((ours, in_place))
+}
+
+/// Appends to a file that is made anew, so that each makes it longer.
+fn appends_to(plan: &Plan, log: &Path) -> Outcome<f64> {
+    let _ = std::fs::remove_file(log);
+    Ok(plan.fio(&On::File(log), &[&APPENDS, &["--file_append=1"]])?.rate)
+}
+
 fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
-    const JOB: [&str; 4] = ["--rw=write", "--bs=4k", "--ioengine=psync", "--fdatasync=1"];
-    let raw = plan.raw()?;
+    let (raw, raw_log) = (plan.raw()?, plan.path("log"));
     let mount = plan.mount("appends", "3g")?;
-    let (log, raw_log) = (mount.file("log"), plan.path("log"));
     let (mut ours, mut in_place, mut growing) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
-        for log in [&log, &raw_log] {
-            // Made anew, so that each append makes it longer.
-            let _ = std::fs::remove_file(log);
-        }
-        in_place.push(plan.fio(&On::File(&raw), &[&JOB])?.rate);
-        ours.push(plan.fio(&On::File(&log), &[&JOB, &["--file_append=1"]])?.rate);
-        growing.push(plan.fio(&On::File(&raw_log), &[&JOB, &["--file_append=1"]])?.rate);
+        in_place.push(plan.fio(&On::File(&raw), &[&APPENDS])?.rate);
+        ours.push(appends_to(plan, &mount.file("log"))?);
+        growing.push(appends_to(plan, &raw_log)?);
     }
     std::fs::remove_file(&raw_log)?;
     let work = "mount, 4 KiB append and fdatasync";
     let to_growing = Line::ratio(work, "of a raw file that grows", ours.clone(), growing, 0.5).only_told();
-    Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, 0.5), to_growing])
+    Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, APPENDS_OF_RAW.0), to_growing])
+}
+
+/// Daemon and fio together have one processor: the only one, or as much time of several.
+fn appends_confined(plan: &Plan) -> Outcome<Vec<Line>> {
+    let raw = plan.raw()?;
+    let mut lines = Vec::new();
+    let mut measure = |work: &str| {
+        let mount = plan.mount("appends-confined", "3g")?;
+        let (ours, in_place) = appends_and_raw(plan, &mount, &raw)?;
+        lines.push(Line::ratio(work, "of raw, written in place", ours, in_place, APPENDS_OF_RAW.0));
+        Outcome::Ok(())
+    };
+    {
+        let _one = Confined::to(1)?;
+        measure("mount, 4 KiB append and fdatasync, one processor")?;
+    }
+    match OneProcessorQuota::enter() {
+        Ok(_quota) => measure("mount, 4 KiB append and fdatasync, a quota of one processor")?,
+        Err(why) => eprintln!("without a quota: {why}"),
+    }
+    Ok(lines)
+}
+
+fn appends_device(plan: &Plan) -> Outcome<Vec<Line>> {
+    if let Some(missing) = LoopDevice::missing() {
+        eprintln!("left out: {missing}");
+        return Ok(Vec::new());
+    }
+    let name = "appends-device";
+    let raw = LoopDevice::over(&plan.raw()?)?;
+    let flash = LoopDevice::over(&plan.written(&format!("{name}.pond"), "3g")?)?;
+    let point = plan.path(&format!("{name}.mount"));
+    let mount = Mount::start_on_device(&plan.origin.join(name), &point, flash.path())?;
+    let (ours, in_place) = appends_and_raw(plan, &mount, raw.path())?;
+    let work = "mount, 4 KiB append and fdatasync, on a block device";
+    Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, APPENDS_OF_RAW.1)])
 }
 
 /// A pool with a fraction of the data's size, so that reclaim and destage never rest.

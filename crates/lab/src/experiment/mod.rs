@@ -21,7 +21,7 @@ mod oltp_load;
 mod open_loop;
 mod pgbench_load;
 mod plan;
-mod processors;
+pub mod processors;
 mod record;
 mod regime;
 pub mod report;
