@@ -170,7 +170,7 @@ impl Reactor for Psync {
     }
 
     /// Any operation: each one needs a thread.
-    fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
+    fn carry_out_alone(&mut self, _writes: bool, done: &mut Vec<Completion>) -> bool {
         if self.staged.len() != 1 || self.handed_over > 0 || !self.ready.is_empty() {
             return false;
         }

@@ -379,7 +379,7 @@ impl Reactor for Uring {
 
     /// A sync: the kernel would carry it out on a worker thread of the ring. And a small write: it needs no such
     /// thread, but one call takes the place of two, and of the sleep between them.
-    fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
+    fn carry_out_alone(&mut self, writes: bool, done: &mut Vec<Completion>) -> bool {
         if self.under_way() > 0 || !self.ready.is_empty() {
             return false;
         }
@@ -393,7 +393,7 @@ impl Reactor for Uring {
         }
         let (tag, end) = match lane.backlog.front() {
             Some(DiskOp::Sync { tag }) => (*tag, End::Sync(disk.flash().sync())),
-            Some(DiskOp::Write { tag, offset, data }) if data.len() <= ALONE_MAX => {
+            Some(DiskOp::Write { tag, offset, data }) if writes && data.len() <= ALONE_MAX => {
                 (*tag, End::Write(disk.flash().write(*offset, data)))
             }
             _ => return false,

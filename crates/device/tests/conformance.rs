@@ -47,7 +47,7 @@ impl Reactor for Alone {
     }
 
     fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> std::io::Result<()> {
-        if self.0.carry_out_alone(done) { Ok(()) } else { self.0.wait(done, timeout) }
+        if self.0.carry_out_alone(true, done) { Ok(()) } else { self.0.wait(done, timeout) }
     }
 
     fn waker(&self) -> Waker {
@@ -159,23 +159,23 @@ fn the_owner_carries_out_an_operation_by_itself_only_if_that_is_all_there_is_to_
     for backend in [Backend::Psync, Backend::Uring] {
         let (mut device, _dir) = on_file(backend, TrimPolicy::Devices);
         let mut done = Vec::new();
-        assert!(!device.carry_out_alone(&mut done), "{backend:?}: nothing is submitted");
+        assert!(!device.carry_out_alone(true, &mut done), "{backend:?}: nothing is submitted");
         device.submit(DISK, DiskOp::Sync { tag: Tag(1) });
-        assert!(device.carry_out_alone(&mut done), "{backend:?}");
+        assert!(device.carry_out_alone(true, &mut done), "{backend:?}");
         assert!(matches!(done[..], [Completion { disk: DISK, tag: Tag(1), end: End::Sync(Ok(())) }]), "{done:?}");
         done.clear();
         device.submit(DISK, DiskOp::Write { tag: Tag(4), offset: 4096, data: blocks(1, 1, 2) });
-        assert!(device.carry_out_alone(&mut done), "{backend:?}: a small write");
+        assert!(device.carry_out_alone(true, &mut done), "{backend:?}: a small write");
         assert!(matches!(done[..], [Completion { tag: Tag(4), end: End::Write(Ok(())), .. }]), "{done:?}");
         done.clear();
         assert_eq!(read(&mut device, 1, 1).unwrap()[..], blocks(1, 1, 2)[..], "{backend:?}");
         device.submit(DISK, DiskOp::Write { tag: Tag(2), offset: 0, data: blocks(0, 1, 1) });
         device.submit(DISK, DiskOp::Sync { tag: Tag(3) });
-        assert!(!device.carry_out_alone(&mut done) && done.is_empty(), "{backend:?}: two operations");
+        assert!(!device.carry_out_alone(true, &mut done) && done.is_empty(), "{backend:?}: two operations");
         while done.len() < 2 {
             device.wait(&mut done, None).unwrap();
         }
-        assert!(!device.carry_out_alone(&mut done), "{backend:?}: all have ended");
+        assert!(!device.carry_out_alone(true, &mut done), "{backend:?}: all have ended");
         assert_eq!(done.len(), 2, "{backend:?}");
         assert_eq!(read(&mut device, 0, 1).unwrap()[..], blocks(0, 1, 1)[..], "{backend:?}");
     }

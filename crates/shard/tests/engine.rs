@@ -343,8 +343,8 @@ impl Reactor for Gate {
         self.device.wait(done, timeout)
     }
 
-    fn carry_out_alone(&mut self, done: &mut Vec<Completion>) -> bool {
-        self.held.is_none() && self.device.carry_out_alone(done)
+    fn carry_out_alone(&mut self, writes: bool, done: &mut Vec<Completion>) -> bool {
+        self.held.is_none() && self.device.carry_out_alone(writes, done)
     }
 
     fn waker(&self) -> Waker {
