@@ -30,6 +30,7 @@ mod place;
 pub mod pond;
 pub mod postgres;
 pub mod power_cuts;
+pub mod processor;
 pub mod programs;
 pub mod random;
 pub mod service;
