@@ -57,7 +57,7 @@ pub use flash::{Fill, Flash, FlashKind};
 pub use flash_error::FlashError;
 pub use memory::{MemoryDisks, MemoryImage};
 pub use op::{Completion, DiskOp, End, Tag};
-pub use open::{Backend, start_reactor};
+pub use open::{Backend, probe_uring, start_reactor};
 pub use psync::Psync;
 pub use reactor::{Reactor, WATCHES_MAX, WatchToken};
 pub use trim::TrimPolicy;
