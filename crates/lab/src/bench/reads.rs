@@ -5,7 +5,7 @@ use super::fio::Target as On;
 use super::fuse_alone::FuseAlone;
 use super::nbdkit::Nbdkit;
 use super::plan::{DATA, Plan, READS};
-use super::side::{Side, Taken};
+use super::side::{Rounds, Side};
 use super::table::Line;
 
 /// What nbdkit may keep of it in memory: a sixteenth.
@@ -44,15 +44,15 @@ pub fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
             peer.push(of(&nbdkit)?.rate);
         }
         let work = format!("mount, random 4 KiB read hits, depth {depth}");
-        let taken: Vec<Taken> = sides.iter_mut().map(|side| side.take(&work)).collect();
-        lines.extend(taken.iter().map(|taken| taken.ratio("of raw", &bare, of_raw)));
+        let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take(&work)).collect();
+        lines.extend(taken.iter().map(|rounds| rounds.ratio("of raw", &bare, of_raw)));
         if !empty.is_empty() {
             lines.extend(fuse_alone(&bare, empty));
         }
-        lines.extend(taken.iter().map(|taken| taken.processor(&fio)));
-        for taken in &taken {
-            lines.push(taken.ratio("times nbdkit, both from flash", &bound, of_nbdkit));
-            lines.push(taken.ratio("times nbdkit out of memory", &peer, of_nbdkit).only_told());
+        lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
+        for rounds in &taken {
+            lines.push(rounds.ratio("times nbdkit, both from flash", &bound, of_nbdkit));
+            lines.push(rounds.ratio("times nbdkit out of memory", &peer, of_nbdkit).only_told());
         }
         let work = format!("the raw flash itself, depth {depth}");
         lines.push(Line::ratio(&work, "times nbdkit, both from flash", bare.clone(), bound, of_nbdkit).only_told());

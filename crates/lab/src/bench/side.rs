@@ -22,7 +22,7 @@ pub struct Side {
 }
 
 /// The rounds of one work on one mount, in the order of the rounds.
-pub struct Taken {
+pub struct Rounds {
     work: String,
     rates: Vec<f64>,
     costs: Vec<f64>,
@@ -64,13 +64,13 @@ impl Side {
     }
 
     /// Takes the rounds that were run, as those of a work.
-    pub fn take(&mut self, work: &str) -> Taken {
+    pub fn take(&mut self, work: &str) -> Rounds {
         let (rates, costs) = (std::mem::take(&mut self.rates), std::mem::take(&mut self.costs));
-        Taken { work: backend::work(self.backend, work), rates, costs }
+        Rounds { work: backend::work(self.backend, work), rates, costs }
     }
 }
 
-impl Taken {
+impl Rounds {
     /// The rate against another one.
     pub fn ratio(&self, figure: &'static str, other: &[f64], target: f64) -> Line {
         Line::ratio(&self.work, figure, self.rates.clone(), other.to_vec(), target)

@@ -14,7 +14,7 @@ use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
 use super::pond::Mount;
 use super::reads::reads;
-use super::side::{Side, Taken};
+use super::side::{Rounds, Side};
 use super::table::{Line, Target};
 
 /// A work by its name, what it is, and how it is done.
@@ -90,11 +90,11 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
         growing.push(plan.fio(&On::File(&raw_log), &[&JOB, &["--file_append=1"]])?.rate);
     }
     std::fs::remove_file(&raw_log)?;
-    let taken: Vec<Taken> = sides.iter_mut().map(|side| side.take("mount, 4 KiB append and fdatasync")).collect();
+    let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take("mount, 4 KiB append and fdatasync")).collect();
     let mut lines: Vec<Line> =
-        taken.iter().map(|taken| taken.ratio("of raw, written in place", &in_place, 0.5)).collect();
-    lines.extend(taken.iter().map(|taken| taken.ratio("of a raw file that grows", &growing, 0.5).only_told()));
-    lines.extend(taken.iter().map(|taken| taken.processor(&fio)));
+        taken.iter().map(|rounds| rounds.ratio("of raw, written in place", &in_place, 0.5)).collect();
+    lines.extend(taken.iter().map(|rounds| rounds.ratio("of a raw file that grows", &growing, 0.5).only_told()));
+    lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
     Ok(lines)
 }
 
