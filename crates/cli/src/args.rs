@@ -114,7 +114,8 @@ pub enum Command {
     ///
     /// The command examines MariaDB, MySQL, PostgreSQL and SQLite databases in a directory or on a mount.
     /// It reports what is in force, which lines of configuration to change, and what must be true first.
-    /// It changes nothing.
+    /// It also says whether this machine refuses headpond io_uring, why, and what that costs. It changes
+    /// nothing.
     Doctor(DoctorArgs),
     /// Let MariaDB skip its doublewrite: make or remove the file that it looks for
     ///
@@ -239,6 +240,7 @@ pub struct StatusArgs {
 /// The arguments of `headpond doctor`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
+  headpond doctor                          only this machine: may headpond use io_uring?
   headpond doctor /var/lib/mysql           a data directory
   headpond doctor /srv/mount               all databases on a mount
   headpond doctor app.db                   a SQLite file
@@ -246,7 +248,7 @@ pub struct StatusArgs {
 pub struct DoctorArgs {
     /// A data directory, a directory that contains some, a mount, or a SQLite file
     #[arg(value_name = "DATADIR|MOUNT|FILE")]
-    pub path: PathBuf,
+    pub path: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

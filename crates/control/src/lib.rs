@@ -22,7 +22,7 @@ mod service;
 mod settings;
 mod wording;
 
-pub use headpond_device::{Backend, FaultPlan, Fill};
+pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
 pub use life::{Ended, Running};
 pub use mounts::{
     CheckedPlaces, Detach, FS_TYPE, Holder, ListedMount, describe as describe_holders, detach, holders, mounted_on,

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`flash`](Flash) | a flash file or block device: opened, locked, created, read while starting |
 //! | [`op`](DiskOp) | what a disk is asked for, and how it ends |
+//! | `epoll` | waits for descriptors where there is no ring |
 //! | `disk` | a flash as a reactor has it: its name, its size, its trims |
 //! | [`reactor`](Reactor) | drives the disks of a pool, and watches descriptors of its owner |
 //! | `uring` | a reactor: one io_uring for all disks and descriptors; the fast way |
@@ -31,12 +32,13 @@
 //! - One wait covers everything: an operation that ends on any disk, a descriptor that becomes readable, a wake-up.
 //! - A [`WatchToken`] names a descriptor. Readable descriptors are reported in rotation: the reactor reports none twice
 //!   before it has reported the others.
-//! - A reactor that cannot watch refuses to: `psync` and `memory` watch nothing.
+//! - A reactor that cannot watch refuses to: `memory` watches nothing.
 //!
 //! Price with one disk and one descriptor: lists with one entry. There is no further system call, hand-over or
 //! allocation.
 
 mod disk;
+mod epoll;
 mod fault_words;
 mod faults;
 mod flash;
@@ -55,7 +57,7 @@ pub use flash::{Fill, Flash, FlashKind};
 pub use flash_error::FlashError;
 pub use memory::{MemoryDisks, MemoryImage};
 pub use op::{Completion, DiskOp, End, Tag};
-pub use open::{Backend, start_reactor};
+pub use open::{Backend, probe_uring, start_reactor};
 pub use psync::Psync;
 pub use reactor::{Reactor, WATCHES_MAX, WatchToken};
 pub use trim::TrimPolicy;

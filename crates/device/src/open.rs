@@ -30,6 +30,14 @@ pub fn start_reactor(
     start_with(flashes, backend, trim, Uring::ring)
 }
 
+/// Asks the kernel for a ring, and gives it back at once.
+///
+/// # Errors
+/// The kernel's, if this process gets none now.
+pub fn probe_uring() -> io::Result<()> {
+    Uring::ring().map(drop)
+}
+
 /// [`start_reactor`] with `ring` as a parameter, so that a test can refuse it.
 fn start_with(
     flashes: Vec<(MemberId, Flash)>,

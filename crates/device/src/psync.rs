@@ -1,7 +1,8 @@
 //! Operations of all disks on a few threads with pread, pwrite and fdatasync. Works wherever files work.
 //!
 //! Each operation costs two locks and one woken thread, and wakes the owner if it sleeps. That is the price of
-//! blocking calls. Use io_uring where it is allowed.
+//! blocking calls; the owner carries out a lone operation by itself. Each wait costs one `epoll_wait` while descriptors
+//! are watched. Use io_uring where it is allowed.
 //!
 //! Invariants:
 //! - An operation is in exactly one place: staged by the owner, queued, with one thread, or done.
@@ -10,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,8 +19,9 @@ use std::time::Duration;
 use headpond_base::MemberId;
 
 use crate::disk::{Disk, Disposition};
+use crate::epoll::Watches;
 use crate::trim::TrimPolicy;
-use crate::{Completion, DiskOp, End, Flash, Reactor, Waker};
+use crate::{Completion, DiskOp, End, Flash, Reactor, Waker, WatchToken};
 
 /// Threads: the most operations that disks carry out at once. Flash gains little from more. Each costs a stack and,
 /// when all are busy on two cores, time.
@@ -37,6 +40,7 @@ pub struct Psync {
     /// Operations that the threads have, or whose end the owner has not taken yet.
     handed_over: usize,
     ready: Vec<Completion>,
+    watches: Watches,
 }
 
 struct Shared {
@@ -66,15 +70,16 @@ impl Psync {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When they cannot be started.
+    /// When they cannot be started, or there are no descriptors left.
     pub fn new(flashes: Vec<(MemberId, Flash)>, trim: TrimPolicy) -> io::Result<Self> {
-        let waker = Waker::parking();
+        let waker = Waker::eventful()?;
+        let watches = Watches::of(&waker)?;
         let disks = Disk::all(flashes, trim, &waker);
         let flashes = disks.iter().map(|disk| (disk.name(), disk.flash().clone())).collect();
         let queue = Mutex::new(Queue::of(disks.len()));
         let shared = Arc::new(Shared { flashes, queue, work: Condvar::new(), done: Mutex::default(), waker });
         let mut reactor =
-            Self { shared, threads: Vec::new(), disks, staged: Vec::new(), handed_over: 0, ready: Vec::new() };
+            Self { shared, threads: Vec::new(), disks, staged: Vec::new(), handed_over: 0, ready: Vec::new(), watches };
         for number in 0..THREADS {
             let shared = reactor.shared.clone();
             let thread = std::thread::Builder::new().name(format!("flash-{number}")).stack_size(STACK_BYTES);
@@ -161,10 +166,15 @@ impl Reactor for Psync {
         let before = done.len();
         done.append(&mut self.ready);
         self.take_done(done);
-        if done.len() == before && timeout != Some(Duration::ZERO) && self.shared.waker.doze() {
-            self.shared.waker.park(timeout);
-        }
+        let nothing = done.len() == before && !self.watches.has_readable();
+        let block = nothing && timeout != Some(Duration::ZERO) && self.shared.waker.doze();
+        let waited = match (block, self.watches.is_empty()) {
+            (true, _) => self.watches.wait(timeout),
+            (false, false) => self.watches.wait(Some(Duration::ZERO)),
+            (false, true) => Ok(()),
+        };
         self.shared.waker.rise();
+        waited?;
         self.take_done(done);
         Ok(())
     }
@@ -181,6 +191,18 @@ impl Reactor for Psync {
 
     fn waker(&self) -> Waker {
         self.shared.waker.clone()
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> Option<WatchToken> {
+        self.watches.watch(descriptor)
+    }
+
+    fn unwatch(&mut self, watch: WatchToken) {
+        self.watches.unwatch(watch);
+    }
+
+    fn take_readable(&mut self) -> Option<WatchToken> {
+        self.watches.take_readable()
     }
 }
 

@@ -4,13 +4,17 @@
 //! median of several rounds counts, and all rounds are kept. `docs/benchmarks.md` says what the figures mean, and
 //! what they were.
 
+mod backend;
 mod counting;
 mod engine;
 mod fio;
+mod fuse_alone;
 mod nbdkit;
 mod packed;
 mod plan;
 mod pond;
+mod reads;
+mod side;
 mod table;
 mod works;
 

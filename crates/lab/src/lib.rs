@@ -31,6 +31,7 @@ mod place;
 pub mod pond;
 pub mod postgres;
 pub mod power_cuts;
+pub mod processor;
 pub mod processor_quota;
 pub mod programs;
 pub mod random;

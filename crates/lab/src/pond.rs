@@ -87,6 +87,8 @@ pub fn directory_in(parent: &Path, name: &str) -> Result<PathBuf> {
 /// What a mount has counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
+    /// Reads and writes that the mount has answered for applications.
+    pub requests: u64,
     /// Read requests to the origin.
     pub origin_reads: u64,
     /// Write requests to the origin.
@@ -333,6 +335,7 @@ fn figures(json: &str) -> Result<Figures> {
             .ok_or_else(|| Failure::Other(format!("headpond status --json has no number '{name}':\n{json}")))
     };
     Ok(Figures {
+        requests: number("reads")? + number("writes")?,
         origin_reads: number("origin_reads")?,
         origin_writes: number("origin_writes")?,
         origin_read_bytes: number("origin_read_bytes")?,
@@ -358,17 +361,18 @@ mod tests {
 
     #[test]
     fn figures_are_found_in_whichever_group_they_stand() {
-        let json = r#"{"mode":"write-back","used_blocks":9,"engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3,"stalls":2},
+        let json = r#"{"mode":"write-back","used_blocks":9,"engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3,"stalls":2,"reads":8,"writes":4},
             "origin":{"origin_reads":5,"origin_writes":6,"origin_read_bytes":20480,"origin_write_bytes":24576},
             "flash":{"flash_write_bytes":4096}}"#;
         let figures = figures(json).expect("all are there");
         assert_eq!((figures.hit_blocks, figures.origin_writes, figures.dirty_blocks), (7, 6, 3));
         assert_eq!((figures.held_blocks, figures.stalls, figures.flash_write_bytes), (9, 2, 4096));
+        assert_eq!(figures.requests, 12);
     }
 
     #[test]
     fn a_status_that_lacks_a_figure_is_an_error_and_not_a_zero() {
-        let error = figures(r#"{"origin_reads":5}"#).expect_err("most are missing");
+        let error = figures(r#"{"reads":1,"writes":1,"origin_reads":5}"#).expect_err("most are missing");
         assert!(error.to_string().contains("origin_writes"), "{error}");
     }
 }

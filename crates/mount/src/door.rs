@@ -1,9 +1,9 @@
 //! The door: the kernel's requests come in here.
 //!
-//! One thread reads all of them. It is the shard's own if its reactor can watch descriptors, and a
-//! thread of the mount if not. It takes reads, writes and syncs of managed files straight to the engine,
-//! and their answers straight to the kernel. It passes everything else on, unopened, to fuser's
-//! threads, which may block (see [`relay`](crate::fuse::relay)), or to a few workers.
+//! One thread reads all of them: the shard's own, or one of the mount if the shard has ended or watches too many doors.
+//! It takes reads, writes and syncs of managed files straight to the engine, and their answers straight to the kernel.
+//! It passes everything else on, unopened, to fuser's threads, which may block (see [`relay`](crate::fuse::relay)), or
+//! to a few workers.
 //!
 //! ```text
 //!            ┌ read, write, fsync ─> engine ─> answer ─────────────────┐

@@ -119,33 +119,37 @@ fn shard_within(device: Box<dyn Reactor>, requests: usize) -> Handle {
     Shard::start(Slow::default(), device, Arc::new(FileOrigin::new()), limits).unwrap()
 }
 
-fn uring() -> (Box<dyn Reactor>, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = Flash::create(&dir.path().join("flash"), 1 << 20, Fill::Reserved).unwrap();
-    (start_reactor(vec![(MemberId(0), flash)], Backend::Uring, TrimPolicy::Off).unwrap(), dir)
+/// Each reactor that watches doors.
+fn all() -> [(Box<dyn Reactor>, tempfile::TempDir); 2] {
+    [Backend::Uring, Backend::Psync].map(|backend| {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = Flash::create(&dir.path().join("flash"), 1 << 20, Fill::Reserved).unwrap();
+        (start_reactor(vec![(MemberId(0), flash)], backend, TrimPolicy::Off).unwrap(), dir)
+    })
 }
 
 const LONG: Duration = Duration::from_secs(30);
 
 #[test]
 fn all_that_comes_through_the_door_is_answered_and_never_more_is_under_way_than_allowed() {
-    let (device, _dir) = uring();
-    let handle = shard(device);
-    let (door, (mut writer, answered, went)) = pipe();
-    handle.serve(door);
-    for burst in [1, 3, 4, 5, 100] {
-        writer.write_all(&vec![0; burst]).unwrap();
-        for _ in 0..burst {
-            let Reply::Offset(most) = answered.recv_timeout(LONG).unwrap() else { panic!("another's answer") };
-            assert!(most <= 4, "{most} at once");
+    for (device, _dir) in all() {
+        let handle = shard(device);
+        let (door, (mut writer, answered, went)) = pipe();
+        handle.serve(door);
+        for burst in [1, 3, 4, 5, 100] {
+            writer.write_all(&vec![0; burst]).unwrap();
+            for _ in 0..burst {
+                let Reply::Offset(most) = answered.recv_timeout(LONG).unwrap() else { panic!("another's answer") };
+                assert!(most <= 4, "{most} at once");
+            }
         }
+        // Others ask in the usual way meanwhile.
+        assert!(matches!(handle.call(Request::SyncAll), Reply::Offset(_)));
+        drop(writer);
+        assert_eq!(went.recv_timeout(LONG), Ok(Taken::Closed));
+        assert!(matches!(handle.call(Request::SyncAll), Reply::Offset(_)), "the shard goes on without it");
+        handle.stop().unwrap();
     }
-    // Others ask in the usual way meanwhile.
-    assert!(matches!(handle.call(Request::SyncAll), Reply::Offset(_)));
-    drop(writer);
-    assert_eq!(went.recv_timeout(LONG), Ok(Taken::Closed));
-    assert!(matches!(handle.call(Request::SyncAll), Reply::Offset(_)), "the shard goes on without it");
-    handle.stop().unwrap();
 }
 
 #[test]
@@ -164,8 +168,7 @@ fn a_door_that_cannot_be_served_is_dropped_so_that_it_serves_itself() {
 fn a_door_that_always_has_more_keeps_no_other_waiting_for_more_than_its_portion() {
     const FEW: usize = 10;
     // There is room for one portion, or for many.
-    for requests in [4, 256] {
-        let (device, _dir) = uring();
+    for (requests, (device, _dir)) in [4, 256].into_iter().flat_map(|requests| all().map(|one| (requests, one))) {
         let handle = shard_within(device, requests);
         let ((mut busy, (mut to_busy, ..)), (mut quiet, (mut to_quiet, ..))) = (pipe(), pipe());
         let (answers, answered) = channel();
@@ -200,45 +203,47 @@ fn a_door_that_always_has_more_keeps_no_other_waiting_for_more_than_its_portion(
 
 #[test]
 fn doors_come_and_go_while_the_others_are_served() {
-    let (device, _dir) = uring();
-    let handle = shard_within(device, 256);
-    let ends = [pipe(), pipe(), pipe()].map(|(door, ends)| (handle.serve(door), ends));
-    let [(first, mut one), (second, mut other), (third, mut last)] = ends;
-    let ask = |ends: &mut Ends| {
-        ends.0.write_all(&[0; 20]).unwrap();
-        for _ in 0..20 {
-            ends.1.recv_timeout(LONG).unwrap();
+    for (device, _dir) in all() {
+        let handle = shard_within(device, 256);
+        let ends = [pipe(), pipe(), pipe()].map(|(door, ends)| (handle.serve(door), ends));
+        let [(first, mut one), (second, mut other), (third, mut last)] = ends;
+        let ask = |ends: &mut Ends| {
+            ends.0.write_all(&[0; 20]).unwrap();
+            for _ in 0..20 {
+                ends.1.recv_timeout(LONG).unwrap();
+            }
+        };
+        for ends in [&mut one, &mut other, &mut last] {
+            ask(ends);
         }
-    };
-    for ends in [&mut one, &mut other, &mut last] {
-        ask(ends);
+        let answered = |handle: &Handle| -> Vec<_> {
+            handle.stats().doors.iter().map(|door| (door.door, door.under_way, door.answered)).collect()
+        };
+        assert_eq!(answered(&handle), [(first, 0, 20), (second, 0, 20), (third, 0, 20)]);
+        // One is withdrawn, one ends by itself.
+        handle.withdraw(first);
+        assert_eq!(one.2.recv_timeout(LONG), Ok(Taken::All), "it was open, and its owner learns of it");
+        drop(other.0);
+        assert_eq!(other.2.recv_timeout(LONG), Ok(Taken::Closed));
+        handle.withdraw(second);
+        ask(&mut last);
+        let (door, mut new) = pipe();
+        let fourth = handle.serve(door);
+        ask(&mut new);
+        assert_eq!(answered(&handle), [(third, 0, 40), (fourth, 0, 20)]);
+        handle.stop().unwrap();
     }
-    let answered = |handle: &Handle| -> Vec<_> {
-        handle.stats().doors.iter().map(|door| (door.door, door.under_way, door.answered)).collect()
-    };
-    assert_eq!(answered(&handle), [(first, 0, 20), (second, 0, 20), (third, 0, 20)]);
-    // One is withdrawn, one ends by itself.
-    handle.withdraw(first);
-    assert_eq!(one.2.recv_timeout(LONG), Ok(Taken::All), "it was open, and its owner learns of it");
-    drop(other.0);
-    assert_eq!(other.2.recv_timeout(LONG), Ok(Taken::Closed));
-    handle.withdraw(second);
-    ask(&mut last);
-    let (door, mut new) = pipe();
-    let fourth = handle.serve(door);
-    ask(&mut new);
-    assert_eq!(answered(&handle), [(third, 0, 40), (fourth, 0, 20)]);
-    handle.stop().unwrap();
 }
 
 #[test]
 fn an_open_door_is_dropped_when_the_shard_ends() {
-    let (device, _dir) = uring();
-    let handle = shard(device);
-    let (door, (mut writer, answered, went)) = pipe();
-    handle.serve(door);
-    writer.write_all(&[0]).unwrap();
-    answered.recv_timeout(LONG).unwrap();
-    handle.stop().unwrap();
-    assert_eq!(went.recv_timeout(LONG), Ok(Taken::All));
+    for (device, _dir) in all() {
+        let handle = shard(device);
+        let (door, (mut writer, answered, went)) = pipe();
+        handle.serve(door);
+        writer.write_all(&[0]).unwrap();
+        answered.recv_timeout(LONG).unwrap();
+        handle.stop().unwrap();
+        assert_eq!(went.recv_timeout(LONG), Ok(Taken::All));
+    }
 }

@@ -1,9 +1,11 @@
-//! `headpond doctor`: how a database protects itself from torn pages, what it can turn off here, and how.
+//! `headpond doctor`: how a database protects itself from torn pages, what it can turn off here, and how. And what the
+//! machine refuses headpond.
 //!
 //! It reads the files of the data directory and asks the mount. It writes nothing, and asks no server. [`examine`]
 //! reads only below the directory it is given, so tests try it on made-up ones.
 
 mod innodb;
+mod machine;
 mod postgres;
 mod report;
 mod sqlite;
@@ -79,6 +81,15 @@ pub struct FoundDatabase {
 
 /// The whole report.
 #[derive(Debug, Serialize)]
+struct WholeReport {
+    io_uring: machine::IoUring,
+    /// None without a path.
+    #[serde(flatten)]
+    data: Option<DoctorReport>,
+}
+
+/// What was found at a path.
+#[derive(Debug, Serialize)]
 pub struct DoctorReport {
     /// The path that you gave.
     pub path: PathBuf,
@@ -99,11 +110,17 @@ const DIRECTORIES_MAX: usize = 2000;
 
 /// `headpond doctor`.
 pub fn run(args: &DoctorArgs) -> Result<(), Refusal> {
-    let path = fs::canonicalize(&args.path)
-        .map_err(|error| Refusal::Failed { doing: format!("look at {}", args.path.display()), error })?;
-    let around = Around { mount: mount_of(&path), marker: atomic::marker()? };
-    let report = examine(&path, &around);
+    let data = args.path.as_deref().map(examine_here).transpose()?;
+    let report = WholeReport { io_uring: machine::io_uring(), data };
     if args.json { print_json(&report) } else { print(&report.to_string()) }
+}
+
+/// Examines a path in its surroundings.
+fn examine_here(path: &Path) -> Result<DoctorReport, Refusal> {
+    let path = fs::canonicalize(path)
+        .map_err(|error| Refusal::Failed { doing: format!("look at {}", path.display()), error })?;
+    let around = Around { mount: mount_of(&path), marker: atomic::marker()? };
+    Ok(examine(&path, &around))
 }
 
 /// The headpond mount that a path lies on.

@@ -2,7 +2,14 @@
 
 use std::fmt;
 
-use super::{Condition, DoctorReport, FoundDatabase};
+use super::{Condition, DoctorReport, FoundDatabase, WholeReport};
+
+impl fmt::Display for WholeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring on this machine\n{}", self.io_uring)?;
+        self.data.as_ref().map_or(Ok(()), |data| write!(f, "\n{data}"))
+    }
+}
 
 impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

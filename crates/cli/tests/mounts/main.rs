@@ -29,6 +29,7 @@ mod permissions;
 mod planted;
 mod pond;
 mod refusals;
+mod refused_uring;
 mod rules;
 mod settings;
 mod space;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use headpond_base::{BLOCK_U64, CacheMode, MemberId, PoolId};
-use headpond_device::{FaultHandle, FaultPlan, Faults, Reactor};
+use headpond_device::{Backend, FaultHandle, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
@@ -36,6 +36,9 @@ use crate::service::rules;
 use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
 use crate::wording::HowMany;
 use crate::wording::clock::{unix_seconds, utc};
+
+/// What the operator should know where the system refused the better backend.
+const WITHOUT_RING: &str = "io_uring is refused, so threads drive the flash (psync). For the reason: headpond doctor";
 
 /// A pool that was read and agrees with its origin. Nothing has changed yet.
 pub(crate) struct FoundPool<'a> {
@@ -138,6 +141,9 @@ impl<'a> FoundPool<'a> {
     ) -> Result<(RunningPool, OpenedPool), Refusal> {
         let Self { plan, root, path, marker, found, durable, obsolete, mut flash, mut ready, live, .. } = self;
         let (reactor, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
+        if plan.backend == Backend::Auto && reactor.name() == "psync" {
+            ready.notes.push(WITHOUT_RING.to_owned());
+        }
         let mut claim = Marker {
             about: Marker::about(),
             version: MARKER_VERSION,
@@ -339,7 +345,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use headpond_base::{BufMut, ObjectId, UnixNanos};
-    use headpond_device::{Backend, Fill};
+    use headpond_device::Fill;
     use headpond_engine::{OpenFile, Treatment};
     use headpond_format::Stamp;
 

@@ -30,9 +30,9 @@ pub struct Filled {
 
 impl Filled {
     /// Formats a pool at `flash`, fills it, and starts anew, so that nothing is in memory.
-    pub fn start(flash: &Path) -> Outcome<Self> {
+    pub fn start(flash: &Path, backend: Backend) -> Outcome<Self> {
         format(flash)?;
-        let filling = start(flash)?;
+        let filling = start(flash, backend)?;
         let mut offset = 0;
         while offset < DATA {
             let data = BufMut::copy_of(&[offset as u8; 1 << 16]).freeze();
@@ -50,7 +50,7 @@ impl Filled {
             offset += 1 << 16;
         }
         filling.end()?;
-        start(flash)
+        start(flash, backend)
     }
 
     /// Stops it in good order.
@@ -99,7 +99,7 @@ fn format(path: &Path) -> Outcome<()> {
     Ok(flash.sync()?)
 }
 
-fn start(path: &Path) -> Outcome<Filled> {
+fn start(path: &Path, backend: Backend) -> Outcome<Filled> {
     let flash = Flash::open(path)?;
     let engine = recover(&mut FlashReader(&flash), flash.bytes())?;
     // Nothing goes to the origin meanwhile, and data that was written in order stays.
@@ -107,7 +107,7 @@ fn start(path: &Path) -> Outcome<Filled> {
         Config { flush_period: Nanos(1 << 50), dirty_threshold: 70, sequential_cutoff: None, ..Config::default() };
     let engine = engine.into_engine(config, now());
     let origin = Arc::new(FileOrigin::new());
-    let reactor = start_reactor(vec![(MemberId(0), flash)], Backend::Auto, TrimPolicy::Off)?;
+    let reactor = start_reactor(vec![(MemberId(0), flash)], backend, TrimPolicy::Off)?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(origin_of(path))?;
     let metadata = file.metadata()?;
     let handle = Shard::start(engine, reactor, origin.clone(), Limits::default())?;

@@ -12,10 +12,26 @@ use super::Outcome;
 pub struct Run {
     /// Requests a second.
     pub rate: f64,
+    /// How many there were.
+    pub requests: f64,
+    /// Processor time of fio itself, in seconds.
+    pub processor_seconds: f64,
     /// The median of how long one took, in microseconds.
     pub median: f64,
     /// The slowest, in microseconds.
     pub slowest: f64,
+}
+
+impl Run {
+    /// Processor time of fio for a million requests, in seconds.
+    pub fn processor_cost(&self) -> f64 {
+        self.cost_of(self.processor_seconds)
+    }
+
+    /// The share of a million requests in what all of them cost.
+    pub fn cost_of(&self, all: f64) -> f64 {
+        all / self.requests * 1e6
+    }
 }
 
 /// Where fio reads and writes.
@@ -41,9 +57,13 @@ pub fn run(target: &Target<'_>, size: &str, seconds: u64, job: &[&str]) -> Outco
     let report: Value = serde_json::from_str(&output[start..])?;
     let job = &report["jobs"][0];
     let way = if job["read"]["total_ios"].as_u64() > Some(0) { &job["read"] } else { &job["write"] };
+    let share = |name: &str| job[name].as_f64().unwrap_or(0.0) / 100.0;
+    let processor_seconds = (share("usr_cpu") + share("sys_cpu")) * job["job_runtime"].as_f64().unwrap_or(0.0) / 1000.0;
     let micros = |value: &Value| value.as_f64().unwrap_or(0.0) / 1000.0;
     Ok(Run {
         rate: way["iops"].as_f64().ok_or("fio gave no rate")?,
+        requests: way["total_ios"].as_f64().filter(|count| *count > 0.0).ok_or("fio made no request")?,
+        processor_seconds,
         median: micros(&way["clat_ns"]["percentile"]["50.000000"]),
         slowest: micros(&way["clat_ns"]["max"]),
     })

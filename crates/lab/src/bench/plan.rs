@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use headpond_device::Backend;
+
 use super::Outcome;
+use super::backend::{self, BACKENDS};
 use super::fio::{self, Target as On};
 use super::pond::Mount;
 
@@ -48,16 +51,25 @@ impl Plan {
         Ok(file)
     }
 
-    /// Takes away the pool of a work and its origin: both are large. The raw file stays for the next run.
+    /// Takes away the pools of a work and their origins: they are large. The raw file stays for the next run.
     pub fn clear(&self, name: &str) -> Outcome<()> {
-        forget(&self.origin.join(name), &self.path(&format!("{name}.pond")))
+        BACKENDS.iter().try_for_each(|backend| {
+            let name = backend::pool(*backend, name);
+            forget(&self.origin.join(&name), &self.path(&format!("{name}.pond")))
+        })
     }
 
-    /// A mount of an empty origin with a new pool.
+    /// A mount of an empty origin with a new pool, by the backend that users get.
     pub fn mount(&self, name: &str, size: &str) -> Outcome<Mount> {
-        let (origin, flash) = (self.origin.join(name), self.path(&format!("{name}.pond")));
+        self.mount_by(Backend::Auto, name, size)
+    }
+
+    /// The same by this backend.
+    pub fn mount_by(&self, backend: Backend, name: &str, size: &str) -> Outcome<Mount> {
+        let name = backend::pool(backend, name);
+        let (origin, flash) = (self.origin.join(&name), self.path(&format!("{name}.pond")));
         forget(&origin, &flash)?;
-        Mount::start(&origin, &self.path(&format!("{name}.mount")), &flash, size)
+        Mount::start(&origin, &self.path(&format!("{name}.mount")), &flash, size, backend)
     }
 }
 

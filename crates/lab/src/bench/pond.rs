@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use headpond_device::Backend;
 use headpond_lab::pond::Headpond;
+use headpond_lab::processor;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use super::Outcome;
+use super::backend;
 use super::fio::finished;
 
 /// How long a mount or a server may take to stand.
@@ -28,22 +31,23 @@ pub struct Mount {
 impl Mount {
     /// Mounts `origin` at `point`. A pool that is not there is made, and filled with zeros: as a pool is
     /// once each part of it was used.
-    pub fn start(origin: &Path, point: &Path, flash: &Path, size: &str) -> Outcome<Self> {
+    pub fn start(origin: &Path, point: &Path, flash: &Path, size: &str, backend: Backend) -> Outcome<Self> {
         let new: &[&str] = if flash.exists() { &[] } else { &["--size", size, "--fill", "zeros"] };
-        Self::start_as(origin, point, flash, new)
+        Self::start_as(origin, point, flash, new, backend)
     }
 
     /// Mounts `origin` at `point` with a new pool on a block device, whose content it overwrites.
-    pub fn start_on_device(origin: &Path, point: &Path, device: &Path) -> Outcome<Self> {
-        Self::start_as(origin, point, device, &["--format"])
+    pub fn start_on_device(origin: &Path, point: &Path, device: &Path, backend: Backend) -> Outcome<Self> {
+        Self::start_as(origin, point, device, &["--format"], backend)
     }
 
     /// With arguments for a new pool. None: it is an old one.
-    fn start_as(origin: &Path, point: &Path, flash: &Path, new: &[&str]) -> Outcome<Self> {
+    fn start_as(origin: &Path, point: &Path, flash: &Path, new: &[&str], backend: Backend) -> Outcome<Self> {
         std::fs::create_dir_all(origin)?;
         std::fs::create_dir_all(point)?;
         let mut mount = Command::new(program()?);
         mount.arg("mount").arg(origin).arg(point).arg("--flash").arg(flash).arg("--background").args(new);
+        mount.args(["--backend", backend::argument(backend)]);
         finished(&mut mount)?;
         let pid = status(point)?["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let daemon = pid.and_then(Pid::from_raw).ok_or("the mount does not tell its process")?;
@@ -75,6 +79,11 @@ impl Mount {
         let text = std::fs::read_to_string(self.point.join(".headpond/stats"))?;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(value.ok_or_else(|| format!("the mount has no number {name}"))?.trim().parse()?)
+    }
+
+    /// Processor time of the daemon up to now, in seconds.
+    pub fn processor_seconds(&self) -> f64 {
+        processor::seconds(processor::ticks_of(self.daemon.as_raw_nonzero().get().unsigned_abs()))
     }
 
     /// What the mount tells of itself.

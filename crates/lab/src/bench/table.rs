@@ -45,6 +45,12 @@ impl Line {
         Self { target: Target::None, ..self }
     }
 
+    /// Processor time for a million requests: headpond's daemon beside fio, which does the same to the raw file.
+    pub fn processor(work: &str, daemon: Vec<f64>, fio: Vec<f64>) -> Self {
+        let (figure, parts) = ("CPU seconds a million", vec![("daemon", daemon.clone()), ("fio, raw", fio)]);
+        Self { work: work.to_owned(), figure, rounds: daemon, interval: None, parts, target: Target::None }
+    }
+
     fn verdict(&self) -> &'static str {
         let middle = median(&self.rounds);
         match self.target {

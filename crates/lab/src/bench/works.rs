@@ -3,23 +3,23 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use headpond_device::Backend;
 use headpond_lab::experiment::processors::Confined;
 use headpond_lab::loop_device::LoopDevice;
 use headpond_lab::processor_quota::OneProcessorQuota;
 use serde_json::Value;
 
 use super::Outcome;
+use super::backend::{self, BACKENDS};
 use super::counting::counting;
 use super::engine::Filled;
 use super::fio::{self, Target as On};
-use super::nbdkit::Nbdkit;
 use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
 use super::pond::Mount;
+use super::reads::reads;
+use super::side::{Rounds, Side};
 use super::table::{Line, Target};
-
-/// What nbdkit may keep of it in memory: a sixteenth.
-const PEER_MEMORY: u64 = 64 << 20;
 
 /// A work by its name, what it is, and how it is done.
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
@@ -40,65 +40,41 @@ pub const WORKS: [Work; 10] = [
 
 fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
     let raw = plan.raw()?;
-    let flash = plan.path("engine.pond");
-    forget(&plan.path("none"), &flash)?;
-    let filled = Filled::start(&flash)?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let start = |backend| {
+        let flash = plan.path(&format!("{}.pond", backend::pool(backend, "engine")));
+        forget(&plan.path("none"), &flash)?;
+        Filled::start(&flash, backend)
+    };
+    let sides: Vec<Filled> = BACKENDS.into_iter().map(start).collect::<Outcome<_>>()?;
+    let (mut ours, mut theirs) = (vec![Vec::new(); sides.len()], Vec::new());
     for _ in 0..plan.rounds {
         theirs.push(plan.fio(&On::File(&raw), &[&READS, &["--ioengine=io_uring", "--iodepth=32"]])?.rate);
-        ours.push(filled.hits(32, Duration::from_secs(plan.seconds)));
-    }
-    filled.end()?;
-    Ok(vec![Line::ratio("engine alone, random 4 KiB read hits, depth 32", "of raw", ours, theirs, 0.9)])
-}
-
-fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
-    let raw = plan.raw()?;
-    // A file of its own each, as pages that the one has read would serve the other.
-    let (for_peer, for_bound) = (plan.written("raw-peer", DATA)?, plan.written("raw-bound", DATA)?);
-    let nbdkit = Nbdkit::start(&for_peer)?;
-    let mount = plan.mount("reads", "3g")?;
-    let file = mount.file("data");
-    fio::fill(&file, DATA, false)?;
-    mount.flush()?;
-    let mut lines = Vec::new();
-    for (depth, of_raw, of_nbdkit) in [("1", 0.5, 2.0), ("32", 0.6, 1.3)] {
-        let depth_argument = format!("--iodepth={depth}");
-        let (mut bare, mut ours, mut peer, mut bound) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..plan.rounds {
-            let uring = ["--ioengine=io_uring", &depth_argument];
-            let of = |nbdkit: &Nbdkit| plan.fio(&On::Nbd(nbdkit.socket()), &[&READS[..2], &[&depth_argument]]);
-            bare.push(plan.fio(&On::File(&raw), &[&READS, &uring])?.rate);
-            ours.push(plan.fio(&On::File(&file), &[&READS, &uring])?.rate);
-            bound.push(of(&Nbdkit::start_within(&for_bound, PEER_MEMORY)?)?.rate);
-            peer.push(of(&nbdkit)?.rate);
+        for (side, rates) in sides.iter().zip(&mut ours) {
+            rates.push(side.hits(32, Duration::from_secs(plan.seconds)));
         }
-        let work = format!("mount, random 4 KiB read hits, depth {depth}");
-        lines.push(Line::ratio(&work, "of raw", ours.clone(), bare.clone(), of_raw));
-        lines.push(Line::ratio(&work, "times nbdkit, both from flash", ours.clone(), bound.clone(), of_nbdkit));
-        lines.push(Line::ratio(&work, "times nbdkit out of memory", ours, peer.clone(), of_nbdkit).only_told());
-        let work = format!("the raw flash itself, depth {depth}");
-        lines.push(Line::ratio(&work, "times nbdkit, both from flash", bare.clone(), bound, of_nbdkit).only_told());
-        lines.push(Line::ratio(&work, "times nbdkit out of memory", bare, peer, of_nbdkit).only_told());
     }
-    Ok(lines)
+    sides.into_iter().try_for_each(Filled::end)?;
+    let line = |(backend, rates)| {
+        let work = backend::work(backend, "engine alone, random 4 KiB read hits, depth 32");
+        Line::ratio(&work, "of raw", rates, theirs.clone(), 0.9)
+    };
+    Ok(BACKENDS.into_iter().zip(ours).map(line).collect())
 }
 
 fn writes(plan: &Plan) -> Outcome<Vec<Line>> {
     const JOB: [&str; 6] =
         ["--rw=randwrite", "--bs=16k", "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--fdatasync=32"];
     let raw = plan.raw()?;
-    let mount = plan.mount("writes", "4g")?;
-    let file = mount.file("data");
-    fio::fill(&file, DATA, false)?;
-    mount.flush()?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut sides = Side::filled(plan, "writes", "4g")?;
+    let mut theirs = Vec::new();
     for _ in 0..plan.rounds {
         theirs.push(plan.fio(&On::File(&raw), &[&JOB])?.rate);
-        ours.push(plan.fio(&On::File(&file), &[&JOB])?.rate);
+        for side in &mut sides {
+            side.run(plan, &[&JOB])?;
+        }
     }
     let work = "mount, random 16 KiB writes, depth 8, fdatasync every 32";
-    Ok(vec![Line::ratio(work, "of raw in place", ours, theirs, 1.0)])
+    Ok(sides.iter_mut().map(|side| side.take(work).ratio("of raw in place", &theirs, 1.0)).collect())
 }
 
 /// One program that appends and syncs.
@@ -124,18 +100,29 @@ fn appends_to(plan: &Plan, log: &Path) -> Outcome<f64> {
 }
 
 fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
-    let (raw, raw_log) = (plan.raw()?, plan.path("log"));
-    let mount = plan.mount("appends", "3g")?;
-    let (mut ours, mut in_place, mut growing) = (Vec::new(), Vec::new(), Vec::new());
+    let raw = plan.raw()?;
+    let mut sides = Side::empty(plan, "appends", "3g")?;
+    let raw_log = plan.path("log");
+    let (mut in_place, mut growing, mut fio) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
-        in_place.push(plan.fio(&On::File(&raw), &[&APPENDS])?.rate);
-        ours.push(appends_to(plan, &mount.file("log"))?);
-        growing.push(appends_to(plan, &raw_log)?);
+        // Each log is made anew, so that each append makes it longer.
+        let _ = std::fs::remove_file(&raw_log);
+        let run = plan.fio(&On::File(&raw), &[&APPENDS])?;
+        in_place.push(run.rate);
+        fio.push(run.processor_cost());
+        for side in &mut sides {
+            let _ = std::fs::remove_file(side.file());
+            side.run(plan, &[&APPENDS, &["--file_append=1"]])?;
+        }
+        growing.push(plan.fio(&On::File(&raw_log), &[&APPENDS, &["--file_append=1"]])?.rate);
     }
     std::fs::remove_file(&raw_log)?;
-    let work = "mount, 4 KiB append and fdatasync";
-    let to_growing = Line::ratio(work, "of a raw file that grows", ours.clone(), growing, 0.5).only_told();
-    Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, APPENDS_OF_RAW.0), to_growing])
+    let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take("mount, 4 KiB append and fdatasync")).collect();
+    let mut lines: Vec<Line> =
+        taken.iter().map(|rounds| rounds.ratio("of raw, written in place", &in_place, APPENDS_OF_RAW.0)).collect();
+    lines.extend(taken.iter().map(|rounds| rounds.ratio("of a raw file that grows", &growing, 0.5).only_told()));
+    lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
+    Ok(lines)
 }
 
 /// Daemon and fio together have one processor: the only one, or as much time of several.
@@ -168,7 +155,7 @@ fn appends_device(plan: &Plan) -> Outcome<Vec<Line>> {
     let raw = LoopDevice::over(&plan.raw()?)?;
     let flash = LoopDevice::over(&plan.written(&format!("{name}.pond"), "3g")?)?;
     let point = plan.path(&format!("{name}.mount"));
-    let mount = Mount::start_on_device(&plan.origin.join(name), &point, flash.path())?;
+    let mount = Mount::start_on_device(&plan.origin.join(name), &point, flash.path(), Backend::Auto)?;
     let (ours, in_place) = appends_and_raw(plan, &mount, raw.path())?;
     let work = "mount, 4 KiB append and fdatasync, on a block device";
     Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, APPENDS_OF_RAW.1)])
@@ -218,7 +205,7 @@ fn restart(plan: &Plan) -> Outcome<Vec<Line>> {
     for _ in 0..plan.rounds {
         mount.crash()?;
         let start = Instant::now();
-        mount = Mount::start(&origin, &point, &flash, "")?;
+        mount = Mount::start(&origin, &point, &flash, "", Backend::Auto)?;
         ready.push(start.elapsed().as_secs_f64());
         cached.push(mount.status()?["engine"]["cached_blocks"].as_f64().unwrap_or(0.0));
         if cached.last() < Some(&(blocks * 0.9)) {

@@ -1,5 +1,6 @@
 //! The machine of the demo: its properties, and how busy its processors are.
 
+use crate::processor::ticks_of;
 use std::fs;
 
 /// The processors' time, in ticks.
@@ -14,9 +15,8 @@ pub struct CpuTime {
 impl CpuTime {
     /// Up to now; `processes` are those of the demo.
     pub fn now(processes: &[u32]) -> Self {
-        let stat = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let own = processes.iter().map(|pid| used(&stat(&format!("/proc/{pid}/stat")))).sum();
-        Self { own, all: passed(&stat("/proc/stat")) }
+        let own = processes.iter().map(|pid| ticks_of(*pid)).sum();
+        Self { own, all: passed(&fs::read_to_string("/proc/stat").unwrap_or_default()) }
     }
 
     /// The share of the time since `before` that the demo's own processes used.
@@ -30,12 +30,6 @@ impl CpuTime {
 fn passed(stat: &str) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
     line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse::<u64>().ok()).sum()
-}
-
-/// Reads `pid (name) state ... utime stime ...`: fields 14 and 15. The name may hold anything.
-fn used(stat: &str) -> u64 {
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 /// Processors, memory and kernel in a line.
@@ -59,8 +53,6 @@ mod tests {
 
     #[test]
     fn the_share_is_that_of_the_own_processes() {
-        let process = "17 (a (b) c) S 1 17 17 0 -1 4194304 100 0 0 0 30 12 5 5 20 0 3 0 9999 1 1";
-        assert_eq!(used(process), 42);
         let machine = "cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 1 1 1\n";
         assert_eq!(passed(machine), 1000);
         let (before, after) = (CpuTime { own: 10, all: 1000 }, CpuTime { own: 60, all: 1200 });

@@ -8,6 +8,7 @@ use crate::command;
 use crate::failure::Result;
 use crate::mariadb::Server;
 use crate::pond::{Figures, Mount};
+use crate::processor;
 use crate::statistics::{spread, windows};
 use crate::sysbench::{Second, SysbenchTotals};
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub struct Sample {
     /// What the mount, or else the server, has counted.
     pub figures: Figures,
     cpu: CpuTime,
+    /// Processor time of the mount's daemon, in ticks; 0 without one.
+    daemon: u64,
 }
 
 /// What one side showed.
@@ -77,8 +80,10 @@ pub fn run(
     let load = plan.load.start(sysbench)?;
     let mut processes = vec![server.pid(), load.pid()];
     processes.extend(stage.mount.as_ref().map(Mount::pid));
+    let daemon = || stage.mount.as_ref().map_or(0, |mount| processor::ticks_of(mount.pid()));
     let totals = load.follow(|second| {
-        samples.push(Sample { at: second.at, figures: figures()?, cpu: CpuTime::now(&processes) });
+        let sample = Sample { at: second.at, figures: figures()?, cpu: CpuTime::now(&processes), daemon: daemon() };
+        samples.push(sample);
         seconds.push(second);
         let part = if second.at <= f64::from(plan.warmup) { "warm-up, " } else { "" };
         let all = plan.warmup + plan.seconds;
@@ -184,6 +189,14 @@ impl Side {
     /// The share of the processors that database, load and headpond used in the measured time.
     pub fn cpu_share(&self) -> f64 {
         self.ends().map_or(0.0, |(first, last)| last.cpu.share_since(&first.cpu))
+    }
+
+    /// Processor seconds of headpond for a million requests that it answered in the measured part.
+    pub fn processor_cost(&self) -> Option<f64> {
+        let (first, last) = self.ends()?;
+        let requests = last.figures.requests.saturating_sub(first.figures.requests);
+        let used = processor::seconds(last.daemon.saturating_sub(first.daemon));
+        (requests > 0).then(|| used / requests as f64 * 1e6)
     }
 
     /// What a counter gained in each second of the run, warm-up included.

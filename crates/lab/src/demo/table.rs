@@ -77,6 +77,9 @@ pub fn rows(outcome: &Outcome) -> Vec<Row> {
         Row::of("reads found on flash", sides, |side| {
             side.hit_ratio().map_or("-".to_owned(), |ratio| format!("{:.1} %", ratio * 100.0))
         }),
+        Row::of("headpond's CPU seconds for a million requests", sides, |side| {
+            side.processor_cost().map_or("-".to_owned(), short)
+        }),
         Row::of("spread of the 10 s averages", sides, |side| {
             format!("within {:.1} % of their mean", side.spread() * 100.0)
         }),
