@@ -109,7 +109,7 @@ pub enum Command {
     /// The command runs fio and databases on a directory, a device, a headpond mount or a modelled disk. It
     /// compares the results and draws them. docs/lab.md explains the experiments.
     #[cfg(feature = "lab")]
-    Lab(LabArgs),
+    Lab(Box<LabArgs>),
     /// Show how a database protects itself from torn pages, and what it can turn off here
     ///
     /// The command examines MariaDB, MySQL, PostgreSQL and SQLite databases in a directory or on a mount.

@@ -10,7 +10,7 @@ mod served;
 mod throttle;
 
 pub use served::ServedFile;
-pub use throttle::{Burst, Schedule, Throttle};
+pub use throttle::{Burst, Throttle, ThrottleSchedule};
 
 use crate::failure::{Failure, Result};
 use crate::loop_file_system::LoopFileSystem;

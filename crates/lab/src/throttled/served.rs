@@ -6,7 +6,7 @@
 //!
 //! Invariant: with the drop of [`ServedFile`] the mount is gone and the threads have ended.
 
-use super::throttle::{Schedule, Throttle};
+use super::throttle::{Throttle, ThrottleSchedule};
 use crate::failure::{Failure, Result};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -99,7 +99,7 @@ impl PartialEq for Waiting {
 impl Eq for Waiting {}
 
 struct Queue {
-    schedule: Schedule,
+    schedule: ThrottleSchedule,
     waiting: BinaryHeap<Reverse<Waiting>>,
     number: u64,
     over: bool,
@@ -271,7 +271,7 @@ impl ServedFile {
         let file = File::options().read(true).write(true).open(image).map_err(Failure::io(doing()))?;
         let size = file.metadata().map_err(Failure::io(doing()))?.len();
         let queue = Queue {
-            schedule: Schedule::new(&Throttle::default(), Nanos(0)),
+            schedule: ThrottleSchedule::new(&Throttle::default(), Nanos(0)),
             waiting: BinaryHeap::new(),
             number: 0,
             over: false,
@@ -295,7 +295,7 @@ impl ServedFile {
     /// Serves at this pace from now on.
     pub fn throttle(&self, throttle: &Throttle) {
         let now = self.shared.now();
-        self.shared.queue().schedule = Schedule::new(throttle, now);
+        self.shared.queue().schedule = ThrottleSchedule::new(throttle, now);
     }
 
     /// Where it is.
