@@ -81,7 +81,7 @@ impl Default for Config {
         Self {
             mode: CacheMode::WriteBack,
             dirty_threshold: 50,
-            flush_period: Nanos(600 * Nanos::SECOND.0),
+            flush_period: Nanos(300 * Nanos::SECOND.0),
             idle_flush: Some(Nanos(10 * Nanos::SECOND.0)),
             destage_rate: None,
             fetch_bytes: 512 << 10,

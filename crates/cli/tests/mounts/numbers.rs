@@ -49,7 +49,7 @@ fn every_number_is_told_three_ways_and_they_agree() {
     assert!(lines.text.contains(&format!("\ndirty_bytes {}\n", 1 << 20)), "{}", lines.text);
     assert!(page.contains(&format!("\nheadpond_dirty_bytes {}\n", 1 << 20)), "{page}");
     assert!(page.contains("headpond_request_duration_seconds_count{operation=\"sync\"} 1"), "{page}");
-    assert_eq!((&json["latency"]["sync"]["count"], &json["settings"]["flush-period"]), (&1.into(), &"10m".into()));
+    assert_eq!((&json["latency"]["sync"]["count"], &json["settings"]["flush-period"]), (&1.into(), &"5m".into()));
     pond.unmount(&[]).ok();
 }
 

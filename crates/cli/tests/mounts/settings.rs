@@ -41,7 +41,7 @@ fn settings_change_together_and_are_kept_over_a_crash_and_a_stop() {
     let daemon = pond.mount_foreground(&["--size", SIZE]);
     let said = ask(&pond, "set", &["flush-period=10s", "dirty-threshold=30%", "mode=write-through"]);
     said.ok()
-        .refused(0, &["flush-period: 10m -> 10s", "dirty-threshold: 50% -> 30%", "mode: write-back -> write-through"]);
+        .refused(0, &["flush-period: 5m -> 10s", "dirty-threshold: 50% -> 30%", "mode: write-back -> write-through"]);
     assert_eq!(pond.status()["mode"], "write-through");
     pond.kill(daemon);
     let expected =
@@ -61,7 +61,7 @@ fn settings_change_together_and_are_kept_over_a_crash_and_a_stop() {
     pond.unmount(&[]).ok();
     // And go with it.
     pond.mount_places("other", "mnt", "flash2", &["--format"]).ok();
-    assert_eq!((get(&pond, "flush-period").as_str(), get(&pond, "mode").as_str()), ("10m", "write-back"));
+    assert_eq!((get(&pond, "flush-period").as_str(), get(&pond, "mode").as_str()), ("5m", "write-back"));
     pond.unmount(&[]).ok();
 }
 
@@ -90,9 +90,9 @@ fn a_dry_run_tells_what_would_be_and_changes_nothing() {
     let said = ask(&pond, "set", &["mode=write-around", "flush-period=off", "--dry-run"]);
     said.ok().refused(
         0,
-        &["would change mode: write-back -> write-around", "after a flush of 1 MiB", "flush-period: 10m -> off"],
+        &["would change mode: write-back -> write-around", "after a flush of 1 MiB", "flush-period: 5m -> off"],
     );
-    assert_eq!((get(&pond, "mode").as_str(), get(&pond, "flush-period").as_str()), ("write-back", "10m"));
+    assert_eq!((get(&pond, "mode").as_str(), get(&pond, "flush-period").as_str()), ("write-back", "5m"));
     assert_eq!(pond.status()["dirty_bytes"], 1 << 20);
     pond.unmount(&[]).ok();
 }

@@ -33,8 +33,8 @@ pub(super) const WORDS: [Protection; 3] = [
     },
     Protection {
         word: "balanced",
-        values: [10 * MINUTE, 50, 10 * Nanos::SECOND.0],
-        purpose: "A lost flash costs ten minutes at most, and less where the origin has pauses.",
+        values: [5 * MINUTE, 50, 10 * Nanos::SECOND.0],
+        purpose: "A lost flash costs five minutes at most, and less where the origin has pauses.",
     },
     Protection {
         word: "fewest-writes",

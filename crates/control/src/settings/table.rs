@@ -84,7 +84,7 @@ pub const TABLE: &[Setting] = &[
         effect: "Shorter: you lose less if the flash fails. Longer: fewer writes at the origin. off: destage starts \
                  at the dirty-threshold, or with a flush.",
         kind: ValueKind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
-        default: 600 * SECOND,
+        default: 300 * SECOND,
         apply: |config, value| config.flush_period = Nanos(if value == OFF { u64::MAX } else { value }),
     },
     Setting {
