@@ -81,10 +81,11 @@ fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longe
 }
 
 #[test]
-fn the_defaults_keep_their_period_on_a_large_warm_pool_whose_misses_would_take_all_of_the_origin() {
+fn a_period_of_a_minute_is_kept_on_a_large_warm_pool_whose_misses_would_take_all_of_the_origin() {
     // A pool that has become warm: what is dirty lies further apart than what one write of the origin may join.
     let load = Warming { pool: 1 << 30, seconds: 900, ..MISSES };
-    let oldest: Vec<u64> = warm_up(&load, Config::default())
+    let minute = Config { flush_period: Nanos(60 * Nanos::SECOND.0), ..Config::default() };
+    let oldest: Vec<u64> = warm_up(&load, minute)
         .iter()
         .map(|second| second.stats.oldest_dirty_age_nanos / Nanos::SECOND.0)
         .collect();
@@ -95,12 +96,14 @@ fn the_defaults_keep_their_period_on_a_large_warm_pool_whose_misses_would_take_a
 
 #[test]
 fn with_every_reason_off_nothing_is_destaged_until_the_pool_can_take_no_more() {
-    let off = Config { dirty_threshold: 0, flush_period: Config::OFF, ..Config::default() };
+    let off = Config { dirty_threshold: 0, flush_period: Config::OFF, idle_flush: None, ..Config::default() };
     let few = PagedLoad { arrival: Arrival::PerSecond(20.0), seconds: 60, ..LOAD };
     let report = run_paged(&few, off);
     assert_eq!(report.stats.origin_writes, 0);
     let idle = Config { idle_flush: Some(Nanos(2 * Nanos::SECOND.0)), ..off };
-    assert!(run_paged(&few, idle).stats.origin_writes > 0, "nobody waits for the origin");
+    assert_eq!(run_paged(&few, idle).stats.origin_writes, 0, "what is written all the time does not go for it");
+    let pauses = PagedLoad { arrival: Arrival::PerSecond(0.2), ..few };
+    assert!(run_paged(&pauses, idle).stats.origin_writes > 0, "nobody waits for the origin, or writes");
     let many = PagedLoad { seconds: 20, ..LOAD };
     assert!(run_paged(&many, off).writes[19] > 0, "writes go on");
 }
