@@ -85,10 +85,8 @@ fn a_period_of_a_minute_is_kept_on_a_large_warm_pool_whose_misses_would_take_all
     // A pool that has become warm: what is dirty lies further apart than what one write of the origin may join.
     let load = Warming { pool: 1 << 30, seconds: 900, ..MISSES };
     let minute = Config { flush_period: Nanos(60 * Nanos::SECOND.0), ..Config::default() };
-    let oldest: Vec<u64> = warm_up(&load, minute)
-        .iter()
-        .map(|second| second.stats.oldest_dirty_age_nanos / Nanos::SECOND.0)
-        .collect();
+    let oldest: Vec<u64> =
+        warm_up(&load, minute).iter().map(|second| second.stats.oldest_dirty_age_nanos / Nanos::SECOND.0).collect();
     // Not of each second: of 4,500 in five such runs four were late, all in one place, by less than 4 s.
     let late = oldest.iter().filter(|age| **age >= 60).count();
     assert!(late * 100 < oldest.len() && oldest.iter().all(|age| *age < 66), "{oldest:?}");

@@ -25,8 +25,8 @@ pub struct IoUring {
 }
 
 /// What psync costs, as measured beside the ring.
-const COST: &str = "next to nothing for one request at a time. 32 reads at once come at half the rate of io_uring, and \
-     take three times the CPU time (docs/benchmarks.md)";
+const COST: &str = "one request at a time comes at nine tenths of the rate of io_uring. 32 reads at once come at half the \
+     rate, and take two and a half times the CPU time (docs/benchmarks.md)";
 
 const ALLOW_ALL: &str = "sysctl -w kernel.io_uring_disabled=0    # to keep it: the same in /etc/sysctl.d/";
 const ALLOW_GROUP: &str = "sysctl -w kernel.io_uring_disabled=1 kernel.io_uring_group=GID    # for one group, and root";
