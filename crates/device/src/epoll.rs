@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 
-use crate::reactor::WATCHES_MAX;
+use crate::watch_list::WatchList;
 use crate::{Waker, WatchToken};
 
 /// Names the waker's eventfd among events. The others are watches.
@@ -27,19 +27,9 @@ const EVENTS: usize = 16;
 /// What the owner of a reactor watches.
 pub(crate) struct Watches {
     epoll: OwnedFd,
-    watched: Vec<Watched>,
+    list: WatchList,
     /// Given to the last watch. None is used again.
     last: u64,
-    /// How many are readable.
-    readable: usize,
-    /// Where the next search for a readable one begins.
-    look_from: usize,
-}
-
-struct Watched {
-    descriptor: OwnedFd,
-    number: u64,
-    readable: bool,
 }
 
 impl Watches {
@@ -49,17 +39,17 @@ impl Watches {
         if let Some(event) = waker.event() {
             epoll::add(&epoll, event, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
         }
-        Ok(Self { epoll, watched: Vec::new(), last: WAKER, readable: 0, look_from: 0 })
+        Ok(Self { epoll, list: WatchList::default(), last: WAKER })
     }
 
     /// Nothing is watched but the waker.
     pub(crate) fn is_empty(&self) -> bool {
-        self.watched.is_empty()
+        self.list.is_empty()
     }
 
     /// There is a readable one that was not taken yet.
     pub(crate) fn has_readable(&self) -> bool {
-        self.readable > 0
+        self.list.has_readable()
     }
 
     /// Waits until the waker rings, a descriptor becomes readable, or the time is over.
@@ -74,47 +64,32 @@ impl Watches {
             Err(error) => return Err(error.into()),
         };
         for event in events {
-            let number = event.data.u64();
-            if let Some(watched) = self.watched.iter_mut().find(|watched| watched.number == number) {
-                self.readable += usize::from(!std::mem::replace(&mut watched.readable, true));
-            }
+            self.list.became_readable(event.data.u64(), true);
         }
         Ok(())
     }
 
     /// As [`Reactor::watch`](crate::Reactor::watch).
     pub(crate) fn watch(&mut self, descriptor: OwnedFd) -> Option<WatchToken> {
-        if self.watched.len() >= WATCHES_MAX {
+        if self.list.is_full() {
             return None;
         }
         let (number, flags) = (self.last + 1, epoll::EventFlags::IN | epoll::EventFlags::ET);
         epoll::add(&self.epoll, &descriptor, epoll::EventData::new_u64(number), flags).ok()?;
         self.last = number;
-        // Reported as readable: data may have come before the watch.
-        self.watched.push(Watched { descriptor, number, readable: true });
-        self.readable += 1;
-        Some(WatchToken(number))
+        Some(self.list.add(descriptor, number, true))
     }
 
     /// As [`Reactor::unwatch`](crate::Reactor::unwatch).
     pub(crate) fn unwatch(&mut self, watch: WatchToken) {
-        let Some(place) = self.watched.iter().position(|watched| watched.number == watch.0) else { return };
-        let watched = self.watched.swap_remove(place);
-        self.readable -= usize::from(watched.readable);
-        // It is there, so the kernel has no reason to refuse.
-        let _ = epoll::delete(&self.epoll, &watched.descriptor);
+        if let Some(watched) = self.list.remove(watch) {
+            // It is there, so the kernel has no reason to refuse.
+            let _ = epoll::delete(&self.epoll, &watched.descriptor);
+        }
     }
 
     /// As [`Reactor::take_readable`](crate::Reactor::take_readable).
     pub(crate) fn take_readable(&mut self) -> Option<WatchToken> {
-        if self.readable == 0 {
-            return None;
-        }
-        let count = self.watched.len();
-        let place = (0..count).map(|step| (self.look_from + step) % count).find(|at| self.watched[*at].readable)?;
-        self.watched[place].readable = false;
-        self.readable -= 1;
-        self.look_from = place + 1;
-        Some(WatchToken(self.watched[place].number))
+        self.list.take_readable()
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`flash`](Flash) | a flash file or block device: opened, locked, created, read while starting |
 //! | [`op`](DiskOp) | what a disk is asked for, and how it ends |
+//! | `watch_list` | the descriptors that an owner watches, and which are readable |
 //! | `epoll` | waits for descriptors where there is no ring |
 //! | `disk` | a flash as a reactor has it: its name, its size, its trims |
 //! | [`reactor`](Reactor) | drives the disks of a pool, and watches descriptors of its owner |
@@ -51,6 +52,7 @@ mod reactor;
 mod trim;
 mod uring;
 mod waker;
+mod watch_list;
 
 pub use faults::{Fault, FaultHandle, FaultPlan, Faults, OpKind, Withhold};
 pub use flash::{Fill, Flash, FlashKind};

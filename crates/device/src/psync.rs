@@ -21,7 +21,7 @@ use headpond_base::MemberId;
 use crate::disk::{Disk, Disposition};
 use crate::epoll::Watches;
 use crate::trim::TrimPolicy;
-use crate::{Completion, DiskOp, End, Flash, Reactor, Waker, WatchToken};
+use crate::{Completion, DiskOp, Flash, Reactor, Waker, WatchToken};
 
 /// Threads: the most operations that disks carry out at once. Flash gains little from more. Each costs a stack and,
 /// when all are busy on two cores, time.
@@ -245,14 +245,7 @@ impl Shared {
 
     fn carry_out(&self, place: usize, op: DiskOp) -> Option<Completion> {
         let (disk, flash) = &self.flashes[place];
-        let (tag, end) = match op {
-            DiskOp::Read { tag, offset, len } => (tag, End::Read(flash.read(offset, len))),
-            DiskOp::Write { tag, offset, data } => (tag, End::Write(flash.write(offset, &data))),
-            DiskOp::Sync { tag } => (tag, End::Sync(flash.sync())),
-            // Trims have a thread of their own.
-            DiskOp::Trim { .. } => return None,
-        };
-        Some(Completion { disk: *disk, tag, end })
+        op.carry_out(*disk, flash)
     }
 }
 

@@ -26,8 +26,8 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use crate::disk::{Disk, Disposition};
-use crate::reactor::WATCHES_MAX;
 use crate::trim::TrimPolicy;
+use crate::watch_list::WatchList;
 use crate::{Completion, DiskOp, End, Flash, Reactor, Tag, Waker, WatchToken};
 
 /// The most operations of all disks that the kernel has at once. More wait in a queue: fewer keep flash busy.
@@ -65,12 +65,8 @@ pub struct Uring {
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: Vec<Completion>,
-    watched: Vec<Watched>,
+    watched: WatchList,
     next_watch: u64,
-    /// How many watched descriptors are readable.
-    readable: usize,
-    /// Where the next search for a readable one begins.
-    look_from: usize,
 }
 
 /// The operations that wait for a disk, and its part of the ring.
@@ -80,15 +76,6 @@ struct Lane {
     under_way: usize,
     /// Slots that the disk may use.
     share: usize,
-}
-
-/// A descriptor of the owner that the ring watches.
-struct Watched {
-    descriptor: OwnedFd,
-    number: u64,
-    /// The kernel has the watch.
-    armed: bool,
-    readable: bool,
 }
 
 /// A place for an operation that the kernel has.
@@ -145,10 +132,8 @@ impl Uring {
             slots: (0..depth).map(|_| Slot::Free).collect(),
             free: (0..depth).rev().collect(),
             ready: Vec::new(),
-            watched: Vec::new(),
+            watched: WatchList::default(),
             next_watch: WATCHED,
-            readable: 0,
-            look_from: 0,
         })
     }
 
@@ -173,13 +158,10 @@ impl Uring {
             self.push(&watch)?;
             self.watching = true;
         }
-        for place in 0..self.watched.len() {
-            let watched = &mut self.watched[place];
-            if !std::mem::replace(&mut watched.armed, true) {
-                let watch = opcode::PollAdd::new(Fd(watched.descriptor.as_raw_fd()), POLLIN).multi(true).build();
-                let watch = watch.user_data(watched.number);
-                self.push(&watch)?;
-            }
+        while let Some(watched) = self.watched.arm_next() {
+            let watch = opcode::PollAdd::new(Fd(watched.descriptor.as_raw_fd()), POLLIN).multi(true).build();
+            let watch = watch.user_data(watched.number);
+            self.push(&watch)?;
         }
         for place in 0..self.lanes.len() {
             self.lanes[place].backlog.extend(self.disks[place].released());
@@ -252,10 +234,7 @@ impl Uring {
                 continue;
             }
             if entry.user_data() >= UNWATCH {
-                if let Some(watched) = self.watched.iter_mut().find(|watched| watched.number == entry.user_data()) {
-                    watched.armed = cqueue::more(entry.flags());
-                    self.readable += usize::from(!std::mem::replace(&mut watched.readable, true));
-                }
+                self.watched.became_readable(entry.user_data(), cqueue::more(entry.flags()));
                 continue;
             }
             let index = entry.user_data() as usize;
@@ -366,7 +345,7 @@ impl Reactor for Uring {
         let before = done.len();
         done.append(&mut self.ready);
         self.fill()?;
-        let nothing = done.len() == before && self.readable == 0 && self.ring.completion().is_empty();
+        let nothing = done.len() == before && !self.watched.has_readable() && self.ring.completion().is_empty();
         let block = nothing && timeout != Some(Duration::ZERO) && self.waker.doze();
         let submission = self.ring.submission();
         let call = block || !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
@@ -391,16 +370,15 @@ impl Reactor for Uring {
         if lane.backlog.len() != 1 {
             return false;
         }
-        let (tag, end) = match lane.backlog.front() {
-            Some(DiskOp::Sync { tag }) => (*tag, End::Sync(disk.flash().sync())),
-            Some(DiskOp::Write { tag, offset, data }) if writes && data.len() <= ALONE_MAX => {
-                (*tag, End::Write(disk.flash().write(*offset, data)))
-            }
-            _ => return false,
+        let costs_less = match lane.backlog.front() {
+            Some(DiskOp::Sync { .. }) => true,
+            Some(DiskOp::Write { data, .. }) => writes && data.len() <= ALONE_MAX,
+            _ => false,
         };
-        lane.backlog.clear();
-        done.push(Completion { disk: disk.name(), tag, end });
-        true
+        if costs_less {
+            done.extend(lane.backlog.pop_front().and_then(|op| op.carry_out(disk.name(), disk.flash())));
+        }
+        costs_less
     }
 
     fn waker(&self) -> Waker {
@@ -408,21 +386,16 @@ impl Reactor for Uring {
     }
 
     fn watch(&mut self, descriptor: OwnedFd) -> Option<WatchToken> {
-        if self.watched.len() >= WATCHES_MAX || self.next_watch < WATCHED_MIN {
+        if self.watched.is_full() || self.next_watch < WATCHED_MIN {
             return None;
         }
         let number = self.next_watch;
         self.next_watch -= 1;
-        // Reported as readable: data may have come before the watch.
-        self.watched.push(Watched { descriptor, number, armed: false, readable: true });
-        self.readable += 1;
-        Some(WatchToken(number))
+        Some(self.watched.add(descriptor, number, false))
     }
 
     fn unwatch(&mut self, watch: WatchToken) {
-        let Some(place) = self.watched.iter().position(|watched| watched.number == watch.0) else { return };
-        let watched = self.watched.swap_remove(place);
-        self.readable -= usize::from(watched.readable);
+        let Some(watched) = self.watched.remove(watch) else { return };
         if watched.armed {
             let end = opcode::PollRemove::new(watched.number).build().user_data(UNWATCH);
             // The descriptor may be closed before the kernel lets go of it: the kernel holds its own reference. If the
@@ -432,15 +405,7 @@ impl Reactor for Uring {
     }
 
     fn take_readable(&mut self) -> Option<WatchToken> {
-        if self.readable == 0 {
-            return None;
-        }
-        let count = self.watched.len();
-        let place = (0..count).map(|step| (self.look_from + step) % count).find(|at| self.watched[*at].readable)?;
-        self.watched[place].readable = false;
-        self.readable -= 1;
-        self.look_from = place + 1;
-        Some(WatchToken(self.watched[place].number))
+        self.watched.take_readable()
     }
 }
 
