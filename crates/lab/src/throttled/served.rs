@@ -1,8 +1,8 @@
 //! A file that is served at the pace of a throttle, over FUSE and past the page cache.
 //!
-//! Until a throttle is set, requests are served at once. Then they are put in order of when they may end. A few threads wait for that, do the I/O on the image behind the
-//! file, and answer. A sync is answered at once: the image need not survive the machine, and all writes that it could
-//! cover were made before they were answered.
+//! Until a throttle is set, requests are served at once. Then they are put in order of when they may end. A few threads
+//! wait for that, do the I/O on the image behind the file, and answer. A sync is answered at once: the image need not
+//! survive the machine, and all writes that it could cover were made before they were answered.
 //!
 //! Invariant: with the drop of [`ServedFile`] the mount is gone and the threads have ended.
 
