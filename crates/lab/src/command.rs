@@ -80,6 +80,13 @@ pub fn lacking(programs: &[&str]) -> Vec<String> {
     programs.iter().filter(lacks).map(|program| (*program).to_owned()).collect()
 }
 
+/// The same in a sentence; none if all are there.
+#[must_use]
+pub fn missing(programs: &[&str]) -> Option<String> {
+    let lacking = lacking(programs);
+    (!lacking.is_empty()).then(|| format!("there is no {}", lacking.join(", ")))
+}
+
 /// Those of the programs that are nowhere: for programs that have no `--version`. What only root runs may lie off an
 /// ordinary user's `PATH`.
 #[must_use]

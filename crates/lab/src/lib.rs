@@ -9,6 +9,7 @@
 
 pub mod command;
 pub mod conformance;
+mod control_group;
 pub mod database;
 pub mod demo;
 pub mod experiment;
@@ -24,6 +25,7 @@ pub mod loop_device;
 pub mod loop_file_system;
 pub mod mariadb;
 pub mod memory_bound;
+pub mod one_file;
 pub mod order;
 pub mod origins;
 pub mod pjdfstest;

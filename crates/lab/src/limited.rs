@@ -46,10 +46,7 @@ impl Limited {
         }
         let directory = place::directory_in(scratch, mib)?;
         let image = directory.path().join("flash.image");
-        let doing = || format!("making {}", image.display());
-        let file = fs::File::create_new(&image).map_err(Failure::io(doing()))?;
-        file.set_len(mib << 20).map_err(Failure::io(doing()))?;
-        LoopFileSystem::format(&image)?;
+        LoopFileSystem::make_image(&image, mib)?;
         let file_system = LoopFileSystem::mount(&image, directory.path().join("flash"))?;
         let name = file_system.device().file_name().unwrap_or_default();
         let number = Path::new("/sys/block").join(name).join("dev");
@@ -105,16 +102,8 @@ pub fn kernel_can() -> bool {
 /// What this machine lacks for it.
 #[must_use]
 pub fn missing() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("only root can".to_owned());
-    }
     if !kernel_can() {
         return Some(format!("the kernel has no {LIMIT} (cgroup v1)"));
     }
-    if !Path::new("/dev/loop-control").exists() {
-        return Some("the kernel has no loop devices (/dev/loop-control)".to_owned());
-    }
-    let mut programs = LoopFileSystem::lacking();
-    programs.extend(command::lacking(&["sync"]));
-    (!programs.is_empty()).then(|| format!("there is no {}", programs.join(", ")))
+    LoopFileSystem::missing().or_else(|| command::missing(&["sync"]))
 }

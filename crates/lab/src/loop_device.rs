@@ -39,7 +39,7 @@ impl LoopDevice {
         if !Path::new("/dev/loop-control").exists() {
             return Some("the kernel has no loop devices (/dev/loop-control)".to_owned());
         }
-        (!command::lacking(&["losetup"]).is_empty()).then(|| "there is no losetup".to_owned())
+        command::missing(&["losetup"])
     }
 }
 

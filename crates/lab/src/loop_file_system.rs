@@ -23,11 +23,14 @@ pub struct LoopFileSystem {
 }
 
 impl LoopFileSystem {
-    /// Makes a file system in `file`, whose content it overwrites.
+    /// Makes a file of so many MiB with a file system in it.
     ///
     /// # Errors
-    /// When the command fails.
-    pub fn format(file: &Path) -> Result<()> {
+    /// When the file is there already, or the command fails.
+    pub fn make_image(file: &Path, mib: u64) -> Result<()> {
+        let doing = || format!("making {}", file.display());
+        let image = fs::File::create_new(file).map_err(Failure::io(doing()))?;
+        image.set_len(mib << 20).map_err(Failure::io(doing()))?;
         let mut mkfs = Command::new("mkfs.ext4");
         // Nothing that the file system would do later, while a load is measured.
         mkfs.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]).arg(file);
@@ -58,10 +61,10 @@ impl LoopFileSystem {
         self.device.path()
     }
 
-    /// The programs that this machine lacks for it.
+    /// What this machine lacks for it.
     #[must_use]
-    pub fn lacking() -> Vec<String> {
-        command::lacking(&["losetup", "mount", "umount"])
+    pub fn missing() -> Option<String> {
+        LoopDevice::missing().or_else(|| command::missing(&["mount", "umount"]))
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Invariant: the group goes with its owner, once its processes have ended, and the lab is where it was before.
 
+use crate::control_group::{ControlGroup, move_to};
 use crate::failure::{Failure, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// A kind of control groups: where they are, the controller by which `/proc/self/cgroup` names them, and the file for
 /// the quota with what it takes for one processor.
@@ -21,14 +21,12 @@ const VERSIONS: [Version; 2] = [
     Version { root: "/sys/fs/cgroup", controller: "", quota: ("cpu.max", "100000 100000") },
 ];
 
-/// How long the group of ended processes may be in use.
-const END_MAX: Duration = Duration::from_secs(5);
-
 /// This process, and what it starts, in a group that may use as much time as one processor has.
 pub struct OneProcessorQuota {
-    group: PathBuf,
     /// Where this process was before.
     before: PathBuf,
+    /// Goes after this process has left it.
+    _group: ControlGroup,
 }
 
 impl OneProcessorQuota {
@@ -39,17 +37,13 @@ impl OneProcessorQuota {
     pub fn enter() -> Result<Self> {
         let doing = "reading /proc/self/cgroup";
         let groups = fs::read_to_string("/proc/self/cgroup").map_err(Failure::io(doing))?;
-        for version in VERSIONS {
-            let group = Path::new(version.root).join(format!("headpond-lab-{}", std::process::id()));
-            let Some(own) = own_group(&groups, version.controller) else { continue };
-            if !Path::new(version.root).join("cgroup.procs").exists() || fs::create_dir(&group).is_err() {
-                continue;
-            }
-            let entered = Self { group, before: Path::new(version.root).join(own.trim_start_matches('/')) };
-            let (file, value) = version.quota;
-            if fs::write(entered.group.join(file), value).is_ok() {
-                move_to(&entered.group)?;
-                return Ok(entered);
+        for Version { root, controller, quota: (file, value) } in VERSIONS {
+            let root = Path::new(root);
+            let Some(own) = own_group(&groups, controller) else { continue };
+            let made = ControlGroup::make(root).filter(|group| group.set(file, value).is_ok());
+            if let Some(group) = made {
+                group.take(std::process::id())?;
+                return Ok(Self { before: root.join(own.trim_start_matches('/')), _group: group });
             }
         }
         Err(Failure::Other("this machine has no control groups for processor time, or no right to make one".to_owned()))
@@ -65,20 +59,9 @@ fn own_group<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-fn move_to(group: &Path) -> Result<()> {
-    let file = group.join("cgroup.procs");
-    let doing = || format!("writing to {}", file.display());
-    fs::write(&file, std::process::id().to_string()).map_err(Failure::io(doing()))
-}
-
 impl Drop for OneProcessorQuota {
     fn drop(&mut self) {
-        let _ = move_to(&self.before);
-        let start = Instant::now();
-        // The kernel needs a moment after the end of the last process. What stays is empty, and does no harm.
-        while fs::remove_dir(&self.group).is_err() && start.elapsed() < END_MAX {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let _ = move_to(&self.before, std::process::id());
     }
 }
 

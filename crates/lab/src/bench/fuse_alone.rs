@@ -7,26 +7,21 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request, Session,
+    BackgroundSession, Config, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
+    ReplyAttr, ReplyData, ReplyEntry, Request, Session,
 };
+use headpond_lab::one_file::OneFile;
 use rustix::fs::OFlags;
 
 use super::Outcome;
 
-/// The file, and its size: that of the files which it is compared with.
-const NAME: &str = "data";
-const BYTES: u64 = 1 << 30;
-const FILE: INodeNo = INodeNo(2);
+/// The file, as large as those which it is compared with.
+const FILE: OneFile = OneFile { name: "data", size: 1 << 30, permissions: (0o444, 0o555) };
 
 /// The longest read.
 const READ_BYTES_MAX: usize = 1 << 20;
-
-/// How long the kernel may keep names and attributes: longer than any run.
-const KEEP: Duration = Duration::from_secs(3600);
 
 /// The file system, mounted. Its drop unmounts it.
 pub struct FuseAlone {
@@ -47,7 +42,7 @@ impl FuseAlone {
 
     /// Its file.
     pub fn file(&self) -> PathBuf {
-        self.point.join(NAME)
+        self.point.join(FILE.name)
     }
 }
 
@@ -62,28 +57,6 @@ impl Drop for FuseAlone {
 /// What each read gets.
 struct Memory(Vec<u8>);
 
-fn attributes(inode: INodeNo) -> FileAttr {
-    let (kind, perm, size) =
-        if inode == FILE { (FileType::RegularFile, 0o444, BYTES) } else { (FileType::Directory, 0o555, 0) };
-    FileAttr {
-        ino: inode,
-        size,
-        blocks: size / 512,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind,
-        perm,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
-}
-
 impl Filesystem for Memory {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // As headpond's mount asks for it.
@@ -92,15 +65,11 @@ impl Filesystem for Memory {
     }
 
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == NAME {
-            reply.entry(&KEEP, &attributes(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
-        }
+        FILE.lookup(name, reply);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&KEEP, &attributes(inode));
+        FILE.getattr(inode, reply);
     }
 
     fn read(
@@ -114,7 +83,6 @@ impl Filesystem for Memory {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let left = usize::try_from(BYTES.saturating_sub(offset)).unwrap_or(usize::MAX);
-        reply.data(&self.0[..left.min(size as usize).min(READ_BYTES_MAX)]);
+        reply.data(&self.0[..FILE.within(offset, size).min(READ_BYTES_MAX)]);
     }
 }

@@ -9,12 +9,12 @@
 mod served;
 mod throttle;
 
-pub use served::ServedFile;
-pub use throttle::{Burst, Throttle, ThrottleSchedule};
+pub use throttle::{Burst, Throttle};
 
 use crate::failure::{Failure, Result};
 use crate::loop_file_system::LoopFileSystem;
 use crate::place;
+use served::ServedFile;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -39,10 +39,7 @@ impl ThrottledDisk {
         }
         let directory = place::directory_in(scratch, mib)?;
         let image = directory.path().join("image");
-        let doing = || format!("making {}", image.display());
-        let file = fs::File::create_new(&image).map_err(Failure::io(doing()))?;
-        file.set_len(mib << 20).map_err(Failure::io(doing()))?;
-        LoopFileSystem::format(&image)?;
+        LoopFileSystem::make_image(&image, mib)?;
         let served = directory.path().join("served");
         fs::create_dir(&served).map_err(Failure::io(format!("making {}", served.display())))?;
         let file = ServedFile::serve(&image, &served)?;
@@ -71,14 +68,6 @@ impl ThrottledDisk {
 /// What this machine lacks for it.
 #[must_use]
 pub fn missing() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("only root can".to_owned());
-    }
-    for (device, what) in [("/dev/fuse", "FUSE"), ("/dev/loop-control", "loop devices")] {
-        if !Path::new(device).exists() {
-            return Some(format!("the kernel has no {what} ({device})"));
-        }
-    }
-    let programs = LoopFileSystem::lacking();
-    (!programs.is_empty()).then(|| format!("there is no {}", programs.join(", ")))
+    let fuse = || (!Path::new("/dev/fuse").exists()).then(|| "the kernel has no FUSE (/dev/fuse)".to_owned());
+    LoopFileSystem::missing().or_else(fuse)
 }

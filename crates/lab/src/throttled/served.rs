@@ -8,10 +8,10 @@
 
 use super::throttle::{Throttle, ThrottleSchedule};
 use crate::failure::{Failure, Result};
+use crate::one_file::OneFile;
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyWrite, Request, WriteFlags,
+    Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 use headpond_base::Nanos;
 use std::cmp::Reverse;
@@ -23,19 +23,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The file's name.
 const NAME: &str = "disk";
-const FILE: INodeNo = INodeNo(2);
 /// The largest request, in bytes: FUSE's own limit.
 const REQUEST_MAX: u32 = 1 << 20;
 /// Requests that the kernel may have under way.
 const UNDER_WAY_MAX: u16 = 256;
 /// Enough for the I/O of the fastest throttle: the image is in memory, or nearly.
 const THREADS: usize = 4;
-/// Nothing about the file ever changes.
-const VALID: Duration = Duration::from_secs(3600);
 
 /// What is to be done, and how it is answered.
 enum Work {
@@ -110,7 +107,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     image: File,
-    size: u64,
+    file: OneFile,
     since: Instant,
 }
 
@@ -158,34 +155,12 @@ impl Shared {
             }
         }
     }
-
-    fn attributes(&self, inode: INodeNo) -> FileAttr {
-        let file = inode == FILE;
-        let at = SystemTime::UNIX_EPOCH;
-        FileAttr {
-            ino: inode,
-            size: if file { self.size } else { 0 },
-            blocks: if file { self.size / 512 } else { 0 },
-            atime: at,
-            mtime: at,
-            ctime: at,
-            crtime: at,
-            kind: if file { FileType::RegularFile } else { FileType::Directory },
-            perm: if file { 0o600 } else { 0o700 },
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
 }
 
 /// The file system with the one file.
-struct OneFile(Arc<Shared>);
+struct Served(Arc<Shared>);
 
-impl Filesystem for OneFile {
+impl Filesystem for Served {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // What the kernel does not know it goes without; then less is under way at once.
         let _ = config.set_max_write(REQUEST_MAX);
@@ -196,15 +171,11 @@ impl Filesystem for OneFile {
     }
 
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == NAME {
-            reply.entry(&VALID, &self.0.attributes(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
-        }
+        self.0.file.lookup(name, reply);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&VALID, &self.0.attributes(inode));
+        self.0.file.getattr(inode, reply);
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -222,8 +193,7 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let bytes = u64::from(size).min(self.0.size.saturating_sub(offset)) as usize;
-        self.0.add(Work::Read { offset, bytes, reply });
+        self.0.add(Work::Read { offset, bytes: self.0.file.within(offset, size), reply });
     }
 
     fn write(
@@ -238,7 +208,7 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        if offset.saturating_add(data.len() as u64) > self.0.size {
+        if offset.saturating_add(data.len() as u64) > self.0.file.size {
             return reply.error(Errno::EFBIG);
         }
         self.0.add(Work::Write { offset, data: data.to_vec(), reply });
@@ -280,12 +250,12 @@ impl ServedFile {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             image: file,
-            size,
+            file: OneFile { name: NAME, size, permissions: (0o600, 0o700) },
             since: Instant::now(),
         });
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("headpond-lab".to_owned()), MountOption::NoExec];
-        let session = fuser::spawn_mount(OneFile(Arc::clone(&shared)), directory, &config);
+        let session = fuser::spawn_mount(Served(Arc::clone(&shared)), directory, &config);
         let session = session.map_err(Failure::io(doing()))?;
         let serving = |shared: Arc<Shared>| std::thread::spawn(move || shared.serve());
         let threads = (0..THREADS).map(|_| serving(Arc::clone(&shared))).collect();
