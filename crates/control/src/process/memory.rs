@@ -7,8 +7,8 @@
 const LARGE: i32 = 128 << 10;
 
 /// Has the allocator give large buffers back. By itself the C library raises this bound to the largest buffer that was
-/// freed, and reads of up to 1 MiB on dozens of threads then leave holes: a pool of 1 GiB took 600 MB of memory in a
-/// minute, and 160 MB with the bound. The price: a large buffer beyond those that are kept costs a system call.
+/// freed. Reads of up to 1 MiB on dozens of threads then leave holes, and the daemon takes several times the memory
+/// that it uses. The price: a large buffer beyond those that are kept costs a system call.
 #[cfg(target_env = "gnu")]
 pub(crate) fn give_large_buffers_back() {
     // SAFETY: it takes two numbers, and what it changes are later allocations. If it fails, nothing changes.

@@ -31,7 +31,7 @@ pub use plan::{MountPlan, OriginLayer, PoolPlan};
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 
-use protect::{PARTS, PROTECT, values_of, word_of};
+use protect::{PROTECT, places, values_of, word_of};
 use table::{COUNTING, MODE_INDEX, NUMBERS_DIRECTORY};
 
 /// A value for every setting of the table.
@@ -86,11 +86,6 @@ impl Settings {
         TABLE.iter().zip(self.values.iter().copied())
     }
 
-    /// The places in the table of the settings that `protect` sets.
-    fn protected() -> [usize; 3] {
-        PARTS.map(|part| TABLE.iter().position(|setting| setting.name == part).expect("a part is in the table"))
-    }
-
     /// Sets one setting, or the three of `protect`.
     ///
     /// # Errors
@@ -98,7 +93,7 @@ impl Settings {
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
         if name == PROTECT {
             let values = values_of(text)?;
-            Self::protected().into_iter().zip(values.into_iter().flatten()).for_each(|(index, value)| {
+            places().into_iter().zip(values.into_iter().flatten()).for_each(|(index, value)| {
                 self.values[index] = value;
             });
             return Ok(());
@@ -172,7 +167,7 @@ impl Settings {
             default: setting.kind.show(setting.default),
         };
         let mut values: Vec<Value> = self.all().map(show).collect();
-        let of = |values: &[u64]| word_of(Self::protected().map(|index| values[index])).to_owned();
+        let of = |values: &[u64]| word_of(places().map(|index| values[index])).to_owned();
         let protect = Value { name: PROTECT.to_owned(), value: of(&self.values), default: of(&Self::default().values) };
         values.insert(MODE_INDEX + 1, protect);
         values

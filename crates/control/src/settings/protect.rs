@@ -5,6 +5,7 @@
 use headpond_base::Nanos;
 
 use super::kind::OFF;
+use super::table::TABLE;
 
 /// The name by which the three are set and shown.
 pub const PROTECT: &str = "protect";
@@ -14,6 +15,11 @@ pub(super) const CUSTOM: &str = "custom";
 
 /// The settings that it sets.
 pub(super) const PARTS: [&str; 3] = ["flush-period", "dirty-threshold", "idle-flush"];
+
+/// Their places in the table.
+pub(super) fn places() -> [usize; 3] {
+    PARTS.map(|part| TABLE.iter().position(|setting| setting.name == part).expect("a part is in the table"))
+}
 
 /// A word, with the values of [`PARTS`], and what it is for.
 pub(super) struct Protection {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::protect::{PARTS, PROTECT, WORDS};
-use super::{OFF, TABLE};
+use super::TABLE;
+use super::protect::{PARTS, PROTECT, WORDS, places};
 use crate::wording::in_columns;
 
 const HEAD: &str = "# Settings
@@ -34,10 +34,7 @@ fn protection() -> String {
         PARTS.map(|part| format!("`{part}`")).join(", ")
     );
     for known in WORDS {
-        let values = PARTS.iter().zip(known.values).map(|(part, value)| {
-            let setting = TABLE.iter().find(|setting| setting.name == *part);
-            setting.map_or_else(|| OFF.to_string(), |setting| setting.kind.show(value))
-        });
+        let values = places().into_iter().zip(known.values).map(|(place, value)| TABLE[place].kind.show(value));
         let _ = writeln!(text, "- `{}` ({}): {}", known.word, values.collect::<Vec<_>>().join(", "), known.purpose);
     }
     text
