@@ -1,8 +1,9 @@
 //! Memory for I/O, aligned to a block, so that it can go to O_DIRECT files without a copy.
 //!
-//! When the last owner drops a buffer, its memory waits for the next one (see `kept`).
+//! When the last owner drops a buffer, its memory waits for the next one (see `kept`), or goes back to its [`Lender`].
 
 mod kept;
+mod lent;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -11,13 +12,55 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::BLOCK;
-use kept::Pages;
+use kept::KeptPages;
 pub use kept::keep_up_to;
+pub use lent::Lender;
+use lent::LentPages;
 
 /// One aligned block of memory.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; BLOCK]);
+
+/// The memory of one buffer.
+enum Pages {
+    /// The process's own.
+    Kept(KeptPages),
+    /// A slot of a lender's.
+    Lent(LentPages),
+}
+
+impl Pages {
+    /// The number of the slot, if it is one.
+    const fn slot(&self) -> Option<usize> {
+        match self {
+            Self::Kept(_) => None,
+            Self::Lent(lent) => Some(lent.number()),
+        }
+    }
+}
+
+impl Deref for Pages {
+    type Target = [Page];
+
+    #[inline]
+    fn deref(&self) -> &[Page] {
+        match self {
+            Self::Kept(kept) => kept,
+            Self::Lent(lent) => lent,
+        }
+    }
+}
+
+impl DerefMut for Pages {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Page] {
+        match self {
+            Self::Kept(kept) => kept,
+            Self::Lent(lent) => lent,
+        }
+    }
+}
 
 /// Bytes that their single owner fills. Block-aligned in memory.
 pub struct BufMut {
@@ -32,8 +75,8 @@ impl BufMut {
     /// When memory is exhausted, as any allocation.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let (pages, used) = Pages::take(len.div_ceil(BLOCK));
-        let mut buf = Self { pages, len };
+        let (pages, used) = KeptPages::take(len.div_ceil(BLOCK));
+        let mut buf = Self { pages: Pages::Kept(pages), len };
         if used {
             buf.fill(0);
         }
@@ -47,7 +90,7 @@ impl BufMut {
     /// When memory is exhausted, as any allocation.
     #[must_use]
     pub fn unwritten(len: usize) -> Self {
-        Self { pages: Pages::take(len.div_ceil(BLOCK)).0, len }
+        Self { pages: Pages::Kept(KeptPages::take(len.div_ceil(BLOCK)).0), len }
     }
 
     /// A copy of `bytes`.
@@ -62,6 +105,12 @@ impl BufMut {
     #[must_use]
     pub fn room(&self) -> usize {
         self.pages.len() * BLOCK
+    }
+
+    /// The number of the slot that it lies in, if a [`Lender`] lent its memory.
+    #[must_use]
+    pub const fn slot(&self) -> Option<usize> {
+        self.pages.slot()
     }
 
     /// Shortens the buffer to `len` bytes. Ignores a larger `len`.
@@ -111,7 +160,7 @@ impl Buf {
     /// No bytes.
     #[must_use]
     pub fn empty() -> Self {
-        Self { pages: Arc::new(Pages::none()), range: 0..0 }
+        Self { pages: Arc::new(Pages::Kept(KeptPages::none())), range: 0..0 }
     }
 
     /// The part `range` of this view.
@@ -149,6 +198,12 @@ impl Buf {
     #[must_use]
     pub fn room(&self) -> usize {
         self.pages.len() * BLOCK
+    }
+
+    /// The number of the slot that it lies in, if a [`Lender`] lent its memory.
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        self.pages.slot()
     }
 
     /// Returns the memory to be filled again, with all its room and its present bytes.

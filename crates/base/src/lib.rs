@@ -11,7 +11,7 @@ mod mode;
 mod ranges;
 mod time;
 
-pub use buf::{Buf, BufMut, keep_up_to};
+pub use buf::{Buf, BufMut, Lender, keep_up_to};
 pub use compression::{Compression, ZSTD_LEVEL_MAX};
 pub use errno::{Errno, Result};
 pub use ids::{

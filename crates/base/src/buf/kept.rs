@@ -36,13 +36,13 @@ pub fn keep_up_to(bytes: usize) {
 }
 
 /// The memory of one buffer.
-pub(super) struct Pages(Box<[Page]>);
+pub(super) struct KeptPages(Box<[Page]>);
 
 fn kept(size: usize) -> MutexGuard<'static, Vec<Box<[Page]>>> {
     KEPT[size].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pages {
+impl KeptPages {
     /// No memory.
     pub(super) fn none() -> Self {
         Self(Box::default())
@@ -59,7 +59,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for KeptPages {
     fn drop(&mut self) {
         let Some(size) = SIZES.iter().position(|size| self.0.len() == *size) else { return };
         let most = KEPT_MOST.load(Ordering::Relaxed) / size_of_val(&*self.0);
@@ -70,7 +70,7 @@ impl Drop for Pages {
     }
 }
 
-impl Deref for Pages {
+impl Deref for KeptPages {
     type Target = [Page];
 
     #[inline]
@@ -79,7 +79,7 @@ impl Deref for Pages {
     }
 }
 
-impl DerefMut for Pages {
+impl DerefMut for KeptPages {
     #[inline]
     fn deref_mut(&mut self) -> &mut [Page] {
         &mut self.0
