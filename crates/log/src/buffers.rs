@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{BLOCK, BatchNumber, Buf, Location};
+use headpond_base::{BLOCK, BatchNumber, Buf, BufMut, Location};
 
 /// The most memory for durable batches, in bytes.
 const RECENT_BYTES: usize = 8 << 20;
@@ -86,6 +86,32 @@ impl Buffers {
                 self.recent_bytes -= kept.bytes.room();
             }
         }
+    }
+
+    /// Makes batches leave slots of the second tail until `lent` gives one: first durable batches, which go, then
+    /// batches that are written and not synced, which move to memory of the process's own. Those that `counts` names
+    /// stay where they are.
+    pub(crate) fn leave_slots<T>(&mut self, counts: impl Fn(usize) -> bool, lent: impl Fn() -> Option<T>) -> Option<T> {
+        let in_slot = |kept: &Kept| kept.bytes.slot().is_some_and(|slot| !counts(slot));
+        let recent: Vec<Location> =
+            self.recent.iter().copied().filter(|at| self.kept.get(at).is_some_and(in_slot)).collect();
+        for at in recent {
+            if let Some(kept) = self.kept.remove(&at) {
+                self.recent_bytes -= kept.bytes.room();
+                self.recent.retain(|recent| *recent != at);
+            }
+            if let Some(lent) = lent() {
+                return Some(lent);
+            }
+        }
+        for (_, at) in &self.unsynced {
+            let Some(kept) = self.kept.get_mut(at).filter(|kept| in_slot(kept)) else { continue };
+            kept.bytes = BufMut::copy_of(&kept.bytes).freeze();
+            if let Some(lent) = lent() {
+                return Some(lent);
+            }
+        }
+        None
     }
 
     /// Forgets the batches of a segment that is about to be written anew.

@@ -11,6 +11,9 @@
 //!
 //! The host stream may fill several segments with its batches in rotation ([`OpenSegments`]). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
+//!
+//! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
+//! which come between requests, publish them there.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,9 +23,9 @@ use headpond_base::{
     PoolId, SegmentId, Sequence, Stream,
 };
 use headpond_format::{
-    Address, Addresses, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState,
-    SummaryBatch, UNIT, Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, finish_packed,
-    verify_block, verify_packed,
+    BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
+    Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, finish_packed, verify_block,
+    verify_packed,
 };
 use headpond_map::PackedPlace;
 
@@ -31,62 +34,11 @@ use crate::health::Health;
 use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
 use crate::open_segments::{FillPolicy, OpenSegments};
-use crate::record::{DataRecord, Placed, PlacedPacked};
+use crate::record::{DataRecord, Placed, PlacedPacked, bound_writer};
+use crate::second_tail::SecondTail;
 use crate::segments::{Segment, Segments};
+use crate::start::{LogIo, LogStart, WriteId};
 use crate::sync_rhythm::SyncRhythm;
-
-/// Names a write of the log until it is completed. Later writes have larger ids.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WriteId(pub u64);
-
-/// I/O that the log asks for.
-#[derive(Debug)]
-pub enum LogIo {
-    /// Write `data` at `at`.
-    Write {
-        /// The write's name.
-        id: WriteId,
-        /// The first byte.
-        at: Address,
-        /// The bytes.
-        data: Buf,
-    },
-    /// Make all completed writes durable, on all members. It is completed once all members are done, and failed if one
-    /// fails. At most one sync is under way.
-    Sync,
-    /// These bytes are no longer needed.
-    Trim {
-        /// The first byte.
-        at: Address,
-        /// The number of bytes.
-        len: u64,
-    },
-}
-
-/// Where a log starts from: an empty pool, or the result of [`crate::scan`].
-#[derive(Debug)]
-pub struct LogStart {
-    /// The pool.
-    pub pool: PoolId,
-    /// The division of the pool.
-    pub geometry: Geometry,
-    /// Where the segments lie.
-    pub addresses: Addresses,
-    /// The owner that writes.
-    pub owner: OwnerNumber,
-    /// The present use of the pool.
-    pub epoch: Epoch,
-    /// The next entry.
-    pub next_sequence: Sequence,
-    /// The next batch.
-    pub next_batch: BatchNumber,
-    /// The next segment generation.
-    pub next_generation: Generation,
-    /// All segments. None is open.
-    pub segments: Vec<Segment>,
-    /// A planted bug, to test the tests.
-    pub mutation: Option<Mutation>,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct SyncTarget {
@@ -128,6 +80,7 @@ pub struct Log {
     filling: FillPolicy,
     rhythm: SyncRhythm,
     buffers: Buffers,
+    second_tail: Option<SecondTail>,
     next_sequence: Sequence,
     last_host_sequence: Sequence,
     next_batch: BatchNumber,
@@ -166,6 +119,7 @@ impl Log {
             filling: FillPolicy::default(),
             rhythm: SyncRhythm::default(),
             buffers: Buffers::default(),
+            second_tail: None,
             next_sequence: start.next_sequence,
             last_host_sequence: before,
             next_batch: start.next_batch,
@@ -190,6 +144,27 @@ impl Log {
     pub fn fill(&mut self, filling: FillPolicy) {
         self.open.host_at_once(filling.host_segments);
         self.filling = filling;
+    }
+
+    /// From now on host batches lie in memory that outlives the process.
+    ///
+    /// # Panics
+    /// When something was appended before.
+    pub fn survive_in(&mut self, second_tail: SecondTail) {
+        assert!(self.open.are_none(Stream::Host), "a second tail is given before the first append");
+        self.second_tail = Some(second_tail.with_bug(self.mutation));
+    }
+
+    /// Whether all host entries up to the last [`Log::take_io`] survive the process. `true` if they are not to.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.second_tail.as_ref().is_none_or(SecondTail::covers_all) || !self.takes_writes()
+    }
+
+    /// Whether the second tail has room for another change.
+    #[must_use]
+    pub fn has_cover(&self) -> bool {
+        self.second_tail.as_ref().is_none_or(SecondTail::has_room)
     }
 
     /// The division of the pool.
@@ -371,17 +346,41 @@ impl Log {
     /// # Panics
     /// When they fit into no batch, or no segment is free. Callers keep a reserve.
     pub fn together(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
-        if self.open.current(stream).is_some_and(|open| open.batch_fits(entry_bytes, blocks)) {
+        if self.open.current(stream).is_some_and(|open| open.batch_fits(entry_bytes, blocks))
+            && self.slot_fits(stream, blocks)
+        {
             return;
         }
         self.close(stream);
         self.make_room(stream, entry_bytes, blocks);
+        let memory = self.memory(stream, blocks);
         let open = self.open.current_mut(stream).expect("just opened");
-        open.batch();
+        open.begin_batch(memory);
         assert!(
             open.batch_fits(entry_bytes, blocks),
             "{entry_bytes} bytes of entries with {blocks} blocks fit no batch"
         );
+    }
+
+    /// Memory for a new batch: of the second tail, if the stream is the host's and there is one with a free slot.
+    fn memory(&mut self, stream: Stream, blocks: u32) -> BufMut {
+        let tail = self.second_tail.as_mut().filter(|_| stream == Stream::Host);
+        let lent = tail.and_then(|tail| tail.lend(OpenBatch::bytes_for(blocks), &mut self.buffers));
+        lent.unwrap_or_else(OpenBatch::memory)
+    }
+
+    /// Makes room in the open batch's slot, if it lies in one. `false` if it must end here for want of a larger slot.
+    fn slot_fits(&mut self, stream: Stream, blocks: u32) -> bool {
+        let Some(batch) = self.open.current_mut(stream).and_then(|open| open.batch.as_mut()) else { return true };
+        let Some(tail) = self.second_tail.as_mut().filter(|_| batch.slot().is_some() && !batch.has_memory(blocks))
+        else {
+            return true;
+        };
+        let larger = tail.lend(OpenBatch::bytes_for(batch.payload_blocks() + blocks), &mut self.buffers);
+        let Some(larger) = larger else { return false };
+        let before = batch.move_to(larger);
+        tail.moved(&before, batch);
+        true
     }
 
     /// Goes on to a segment with room for a new batch. Opens one if none has room. Seals segments on the
@@ -485,33 +484,55 @@ impl Log {
             self.last_host_sequence = sequence;
             self.rhythm.changed();
         }
+        if stream == Stream::Host && Mutation::PublishLate.is_planted(self.mutation) {
+            self.publish();
+        }
         let open = self.open.current_mut(stream).expect("together opened it");
-        let batch = open.batch();
-        batch.entries.extend_from_slice(entry);
-        batch.last_sequence = sequence;
+        open.batch().push(entry, sequence);
         self.segments.get_mut(open.id).last_sequence = sequence;
+        if stream == Stream::Host && Mutation::PublishInPart.is_planted(self.mutation) {
+            self.publish();
+        }
     }
 
-    /// Submits the open batch of the stream, if there is one.
-    pub fn close(&mut self, stream: Stream) {
-        let Some(open) = self.open.current_mut(stream) else { return };
-        let Some(batch) = open.batch.take() else { return };
-        let (id, start, payload_blocks) = (open.id, batch.start, batch.payload_blocks());
-        let number = self.next_batch;
-        self.next_batch = number.next();
-        let head = BatchHead {
+    /// Publishes what was appended to the open host batch.
+    fn publish(&mut self) {
+        let Some(open) = self.open.current(Stream::Host) else { return };
+        let (Some(batch), Some(tail)) = (&open.batch, &self.second_tail) else { return };
+        if tail.is_published(batch, self.next_batch) {
+            return;
+        }
+        let at = self.geometry.first_location(open.id).plus(batch.start);
+        let (head, at) = (self.batch_head(open, batch), self.segments.addresses().of(at));
+        if let Some(tail) = &mut self.second_tail {
+            tail.publish(batch, at, &head);
+        }
+    }
+
+    /// The head that the open batch would have now.
+    fn batch_head(&self, open: &OpenSegment, batch: &OpenBatch) -> BatchHead {
+        BatchHead {
             pool: self.pool,
             epoch: self.epoch,
-            segment: id,
+            segment: open.id,
             generation: open.generation,
-            stream,
-            number,
+            stream: open.stream,
+            number: self.next_batch,
             previous_host: self.last_host,
             owner: self.owner,
             synced_through: self.synced_batch,
             synced_host: self.synced_host,
-            payload_blocks,
-        };
+            payload_blocks: batch.payload_blocks(),
+        }
+    }
+
+    /// Submits the open batch of the stream, if there is one.
+    pub fn close(&mut self, stream: Stream) {
+        let Some(batch) = self.open.current_mut(stream).and_then(|open| open.batch.take()) else { return };
+        let Some(open) = self.open.current(stream) else { return };
+        let head = self.batch_head(open, &batch);
+        let (id, start, number, payload_blocks) = (open.id, batch.start, head.number, head.payload_blocks);
+        self.next_batch = number.next();
         if stream == Stream::Host {
             self.last_host = number;
         }
@@ -525,10 +546,15 @@ impl Log {
             start,
             entries,
         };
-        open.submitted(summary, payload_blocks);
+        self.open.current_mut(stream).expect("it had the batch").submitted(summary, payload_blocks);
         let at = self.geometry.first_location(id).plus(start);
         let data = buffer.freeze();
         self.buffers.keep(at, number, data.clone());
+        if stream == Stream::Host
+            && let Some(tail) = &mut self.second_tail
+        {
+            tail.closed(self.next_write, self.segments.addresses().of(at), &head, &data);
+        }
         self.write(id, at, data);
         self.open.pass(stream);
     }
@@ -699,6 +725,11 @@ impl Log {
         let segment = self.write_segments.remove(&id).expect("a write is completed once");
         self.under_way.remove(&id);
         self.segments.get_mut(segment).under_way -= 1;
+        if self.takes_writes()
+            && let Some(tail) = &mut self.second_tail
+        {
+            tail.wrote(id);
+        }
         self.pump();
     }
 
@@ -734,7 +765,20 @@ impl Log {
     /// batch.
     pub fn take_io(&mut self) -> Vec<LogIo> {
         self.submit_early();
+        self.cover();
         std::mem::take(&mut self.io)
+    }
+
+    /// Publishes what was appended. A batch that found no slot is submitted at once: it survives once it is written.
+    fn cover(&mut self) {
+        if self.second_tail.is_none() || !self.takes_writes() || Mutation::PublishLate.is_planted(self.mutation) {
+            return;
+        }
+        let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
+        if open.is_some_and(|batch| batch.slot().is_none() && !batch.entries.is_empty()) {
+            self.close(Stream::Host);
+        }
+        self.publish();
     }
 
     /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
@@ -752,10 +796,4 @@ impl Log {
             }
         }
     }
-}
-
-/// The writer that a checksum is bound to. A planted bug leaves the generation out.
-pub(crate) fn bound_writer(writer: Writer, mutation: Option<Mutation>) -> Writer {
-    let forgets = Mutation::ForgetGeneration.is_planted(mutation);
-    Writer { generation: if forgets { Generation(0) } else { writer.generation }, ..writer }
 }

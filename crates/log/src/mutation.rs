@@ -38,6 +38,12 @@ pub enum Mutation {
     /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the
     /// door.
     BelieveVolumes,
+    /// What was appended is published in the second tail only with the next append: after the answer.
+    PublishLate,
+    /// Each entry is published in the second tail by itself, also in the midst of several that belong together.
+    PublishInPart,
+    /// A slot of the second tail is free as soon as its batch is submitted, and not once it is written.
+    FreeSlotEarly,
 }
 
 impl Mutation {
@@ -51,7 +57,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 14] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -66,5 +72,8 @@ impl Mutation {
         ("sync-one-device", Self::SyncOneDevice),
         ("clean-written-zeros", Self::CleanWrittenZeros),
         ("believe-volumes", Self::BelieveVolumes),
+        ("publish-late", Self::PublishLate),
+        ("publish-in-part", Self::PublishInPart),
+        ("free-slot-early", Self::FreeSlotEarly),
     ];
 }

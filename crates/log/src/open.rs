@@ -18,17 +18,53 @@ pub(crate) struct OpenBatch {
 
 /// Blocks of memory that a batch starts with. Under many writes, batches are submitted once they fill it (see
 /// [`crate::FillPolicy`]), so few must grow.
-const BUFFER_BLOCKS: usize = 32;
+pub(crate) const BUFFER_BLOCKS: usize = 32;
+
+/// Bytes of a head block before its entries.
+pub(crate) const HEAD_BYTES: usize = BLOCK - BATCH_ENTRY_BYTES;
 
 impl OpenBatch {
-    fn new(start: u32) -> Self {
-        Self {
-            start,
-            entries: Vec::with_capacity(512),
-            buffer: BufMut::unwritten(BUFFER_BLOCKS * BLOCK),
-            units: 0,
-            last_sequence: Sequence(0),
+    fn new(start: u32, buffer: BufMut) -> Self {
+        Self { start, entries: Vec::with_capacity(512), buffer, units: 0, last_sequence: Sequence(0) }
+    }
+
+    /// Memory of the process's own for a new batch.
+    pub(crate) fn memory() -> BufMut {
+        BufMut::unwritten(BUFFER_BLOCKS * BLOCK)
+    }
+
+    /// Bytes of memory that a new batch with `blocks` blocks of payload asks for.
+    pub(crate) fn bytes_for(blocks: u32) -> usize {
+        BUFFER_BLOCKS.max(1 + blocks as usize) * BLOCK
+    }
+
+    /// The slot of the second tail that the batch lies in.
+    pub(crate) const fn slot(&self) -> Option<usize> {
+        self.buffer.slot()
+    }
+
+    /// Whether its memory has room for `blocks` more blocks of payload.
+    pub(crate) fn has_memory(&self, blocks: u32) -> bool {
+        Self::bytes_for(self.payload_blocks() + blocks) <= self.buffer.len()
+    }
+
+    /// Goes on in other memory. Returns that in which it lay.
+    pub(crate) fn move_to(&mut self, memory: BufMut) -> BufMut {
+        let used = BLOCK + self.units as usize * UNIT;
+        let mut memory = memory;
+        memory[HEAD_BYTES..used].copy_from_slice(&self.buffer[HEAD_BYTES..used]);
+        std::mem::replace(&mut self.buffer, memory)
+    }
+
+    /// Appends an entry. Its bytes go to their place in the head block at once: in a slot of the second tail, a
+    /// successor reads them there.
+    pub(crate) fn push(&mut self, entry: &[u8], sequence: Sequence) {
+        if self.slot().is_some() {
+            let at = HEAD_BYTES + self.entries.len();
+            self.buffer[at..at + entry.len()].copy_from_slice(entry);
         }
+        self.entries.extend_from_slice(entry);
+        self.last_sequence = sequence;
     }
 
     /// Blocks of payload so far. The last may be partly filled.
@@ -54,6 +90,7 @@ impl OpenBatch {
         let used = BLOCK + self.units as usize * UNIT;
         let end = (1 + units.div_ceil(BLOCK_UNITS) as usize) * BLOCK;
         if end > self.buffer.len() {
+            assert!(self.slot().is_none(), "a batch outgrows its slot: room was made for less");
             let mut larger = BufMut::unwritten((end * 2).min((1 + BATCH_PAYLOAD_BLOCKS_MAX) * BLOCK).max(end));
             larger[BLOCK..used].copy_from_slice(&self.buffer[BLOCK..used]);
             self.buffer = larger;
@@ -148,10 +185,14 @@ impl OpenSegment {
         start + 1 + payload_blocks + footer <= self.blocks
     }
 
-    /// The open batch, or a new one.
-    pub(crate) fn batch(&mut self) -> &mut OpenBatch {
-        let next = self.next;
-        self.batch.get_or_insert_with(|| OpenBatch::new(next))
+    /// Begins a batch.
+    pub(crate) fn begin_batch(&mut self, memory: BufMut) {
+        self.batch = Some(OpenBatch::new(self.next, memory));
+    }
+
+    /// The open batch.
+    pub(crate) const fn batch(&mut self) -> &mut OpenBatch {
+        self.batch.as_mut().expect("a batch is begun before something is appended")
     }
 
     /// Records that a batch was submitted.

@@ -1,6 +1,9 @@
 //! Records: what is given to the log to append, and where it then lies.
 
-use headpond_base::{Block, Class, Location, ObjectId, Sequence, Stream, UnixNanos};
+use headpond_base::{Block, Class, Generation, Location, ObjectId, Sequence, Stream, UnixNanos};
+use headpond_format::Writer;
+
+use crate::mutation::Mutation;
 
 /// A record to be appended.
 #[derive(Clone, Copy, Debug)]
@@ -48,4 +51,10 @@ pub struct Placed {
     pub location: Location,
     /// The checksum of each block.
     pub checksums: Vec<u32>,
+}
+
+/// The writer that a checksum is bound to. A planted bug leaves the generation out.
+pub(crate) fn bound_writer(writer: Writer, mutation: Option<Mutation>) -> Writer {
+    let forgets = Mutation::ForgetGeneration.is_planted(mutation);
+    Writer { generation: if forgets { Generation(0) } else { writer.generation }, ..writer }
 }

@@ -11,9 +11,9 @@ use headpond_format::{
 use crate::batches::{WantedBatches, life_at, walk, was_head};
 use crate::checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
-use crate::log::LogStart;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
+use crate::start::LogStart;
 use crate::tail::{FoundBatch, KnownDurable, TailEntry, batches_of, judge};
 
 /// The result of a scan.
@@ -41,7 +41,7 @@ pub struct Scanned {
 /// # Errors
 /// [`ScanError`].
 pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutation>) -> Result<Scanned, ScanError> {
-    let superblock = read_superblock(flash, device_bytes)?;
+    let superblock = newest_superblock(flash, device_bytes)?;
     let refusal = match scan_from(flash, superblock.clone(), mutation) {
         Err(refusal) => refusal,
         scanned => return scanned,
@@ -219,8 +219,11 @@ fn drop_foreign_slots(
     Ok(())
 }
 
-/// Reads the superblock that counts.
-fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Superblock, ScanError> {
+/// Reads the superblock that counts: of those that are whole, the newest.
+///
+/// # Errors
+/// [`ScanError`].
+pub fn newest_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Superblock, ScanError> {
     let mut best: Option<Superblock> = None;
     let (mut worst, mut refusal) = (ScanError::NotAPool, None);
     for offset in SUPERBLOCK_SLOTS {

@@ -17,8 +17,8 @@ use headpond_map::CHUNK_BLOCKS;
 
 use crate::batches::{WantedBatches, read_footer, walk};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
-use crate::log::bound_writer;
 use crate::mutation::Mutation;
+use crate::record::bound_writer;
 
 /// One entry of the tail, with the place of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,241 @@
+//! The second tail of the log: host batches in memory that outlives the process.
+//!
+//! A process may die at any instruction, while flash goes on. What it acknowledged is then either in a write that
+//! flash completed, or here. The next process writes what is here to its place on flash ([`left_by`]), syncs, and
+//! recovers as always.
+//!
+//! No byte is copied for this. A host batch is filled in a slot of that memory, and its flash write reads the slot. A
+//! row of words beside the slots says what each holds (`rows.rs`):
+//!
+//! ```text
+//!  Free ── Log::take_io ──> Filling ── Log::close ──> Closed ── Log::wrote ──> Free
+//!                            |   ^
+//!                            +---+ more was appended; or the batch has moved to a larger slot
+//! ```
+//!
+//! Invariants:
+//! - A row's state is stored last, and freed first. So between any two stores the rows name only bytes that are there.
+//! - What a row names is whole requests: rows change in `Log::take_io` and `Log::close`, which come between
+//!   requests, or name what they named before.
+//! - A slot is lent anew only after its row is free. A row is freed only once flash completed the write, or another slot
+//!   has the same batch.
+//! - Host batches are a chain, and one that is missing ends it. A batch that found no slot is therefore a hole in the
+//!   cover of all that follows, until it is written: [`SecondTail::covers_all`] is false, and the engine answers
+//!   nothing.
+//!
+//! What needs no cover, and why. A death of the process with the rows redone leaves flash as some power cut could: one
+//! that kept all completed writes and these host batches, and of the other writes what it liked. Recovery accepts that,
+//! because each rule for it waits for a sync and not for a write:
+//! - **Heads of segments.** The first batch of a host segment tells its life as well (`scan.rs`), and it is
+//!   completed or redone.
+//! - **Footers.** Without one the segment is walked.
+//! - **Hot and cold streams.** They hold copies of what the origin has. Dirty records that reclaim moves go to the host
+//!   stream, and the segment that they leave is reused only after they are durable (`segments.rs`).
+//! - **Checkpoints and superblocks.** The old ones count until the new ones are durable.
+//! - **Trims, and the reuse of a segment.** They follow the sync of what emptied the segment. A row never names a
+//!   segment that is reused: its write is not completed, and keeps the segment.
+//!
+//! The price: a few stores and a fence for each batch, and a second copy of each entry, 40 bytes for a block.
+
+mod left;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use headpond_base::{BLOCK, BatchNumber, Buf, BufMut, Lender};
+use headpond_format::{Address, BatchHead};
+
+use crate::buffers::Buffers;
+use crate::mutation::Mutation;
+use crate::open::OpenBatch;
+use crate::start::WriteId;
+pub use left::{LeftBehind, LeftError, LeftWrite, left_by};
+pub use rows::TailSlots;
+use rows::{LAYOUT, NUMBER, RowState, TITLE_WORDS, facts_of, state_word};
+
+/// Slots that are not batches under way when a change begins: it may need two, and another entry one.
+const SPARE: usize = 3;
+
+/// The row of the open batch, as it was published last.
+struct OpenRow {
+    slot: usize,
+    facts: [u64; rows::FACTS],
+    state: RowState,
+}
+
+/// The writer's side of the second tail. The log owns it.
+pub struct SecondTail {
+    words: &'static [AtomicU64],
+    lender: Lender,
+    slots: usize,
+    open: Option<OpenRow>,
+    /// Batches whose writes are not completed. They keep their slots.
+    under_way: BTreeMap<WriteId, Buf>,
+    /// Batches that found no slot, until they are written.
+    uncovered: BTreeSet<WriteId>,
+    mutation: Option<Mutation>,
+    before_store: Option<Box<dyn Fn() + Send>>,
+}
+
+impl SecondTail {
+    /// Takes memory into use. What an earlier process left in it must be durable on flash: its rows are freed.
+    ///
+    /// `memory` is what [`TailSlots::split`] made.
+    ///
+    /// # Panics
+    /// When there are fewer words than [`TailSlots::words`], or other slots than `slots` names.
+    #[must_use]
+    pub fn new(words: &'static [AtomicU64], slots: TailSlots, memory: Vec<&'static mut [u8]>) -> Self {
+        assert!(words.len() >= slots.words(), "{slots:?} need {} words, here are {}", slots.words(), words.len());
+        assert!(slots.are(&memory), "the memory is not {slots:?}");
+        let tail = Self {
+            words,
+            slots: memory.len(),
+            lender: Lender::new(memory),
+            open: None,
+            under_way: BTreeMap::new(),
+            uncovered: BTreeSet::new(),
+            mutation: None,
+            before_store: None,
+        };
+        (0..tail.slots).for_each(|slot| tail.free(slot));
+        tail.store(1, slots.number());
+        // The title counts once the layout is there.
+        tail.store(0, LAYOUT);
+        tail
+    }
+
+    /// Calls `before_store` before each store: for a simulator that lets the process die there.
+    #[must_use]
+    pub fn watched(self, before_store: Box<dyn Fn() + Send>) -> Self {
+        Self { before_store: Some(before_store), ..self }
+    }
+
+    pub(crate) fn with_bug(self, mutation: Option<Mutation>) -> Self {
+        Self { mutation, ..self }
+    }
+
+    /// The lender of the slots.
+    #[must_use]
+    pub fn lender(&self) -> Lender {
+        self.lender.clone()
+    }
+
+    /// Whether every host batch is in a slot, or written.
+    pub(crate) fn covers_all(&self) -> bool {
+        self.uncovered.is_empty()
+    }
+
+    /// Whether there are slots for another change.
+    pub(crate) fn has_room(&self) -> bool {
+        self.covers_all() && self.under_way.len() + SPARE <= self.slots
+    }
+
+    /// A slot of at least `len` bytes. Batches that need no slot any more leave theirs if need be.
+    pub(crate) fn lend(&self, len: usize, buffers: &mut Buffers) -> Option<BufMut> {
+        let counts = |slot| self.under_way.values().any(|data| data.slot() == Some(slot));
+        self.lender.lend(len).or_else(|| buffers.leave_slots(counts, || self.lender.lend(len)))
+    }
+
+    /// Whether the row of the open batch says all that the batch holds, and `number` as its own. What it says was
+    /// synced may be older.
+    pub(crate) fn is_published(&self, batch: &OpenBatch, number: BatchNumber) -> bool {
+        let said = |open: &OpenRow| open.state == filling(batch) && open.facts[NUMBER] == number.0;
+        batch.entries.is_empty() || self.open.as_ref().is_some_and(|open| Some(open.slot) == batch.slot() && said(open))
+    }
+
+    /// Publishes what the open batch holds now.
+    pub(crate) fn publish(&mut self, batch: &OpenBatch, at: Address, head: &BatchHead) {
+        if let Some(slot) = batch.slot().filter(|_| !batch.entries.is_empty()) {
+            self.show(slot, at, head, filling(batch));
+        }
+    }
+
+    /// The open batch has moved from the slot of `before` to another. What is published of it stays published.
+    pub(crate) fn moved(&mut self, before: &BufMut, batch: &OpenBatch) {
+        let Some((old, new)) = before.slot().zip(batch.slot()) else { return };
+        let Some(open) = self.open.take_if(|open| open.slot == old) else { return };
+        open.facts.iter().enumerate().for_each(|(fact, word)| self.store_fact(new, fact, *word));
+        self.store_state(new, open.state);
+        self.free(old);
+        self.open = Some(OpenRow { slot: new, ..open });
+    }
+
+    /// The open batch is submitted as the write `id`.
+    pub(crate) fn closed(&mut self, id: WriteId, at: Address, head: &BatchHead, data: &Buf) {
+        let Some(slot) = data.slot() else {
+            self.uncovered.insert(id);
+            return;
+        };
+        #[allow(clippy::cast_possible_truncation)] // a batch is bounded
+        let blocks = (data.len() / BLOCK) as u32;
+        self.show(slot, at, head, RowState::Closed { blocks });
+        self.open = None;
+        self.under_way.insert(id, data.clone());
+        if Mutation::FreeSlotEarly.is_planted(self.mutation) {
+            self.free(slot);
+        }
+    }
+
+    /// Flash has completed a write.
+    pub(crate) fn wrote(&mut self, id: WriteId) {
+        self.uncovered.remove(&id);
+        if let Some(slot) = self.under_way.get(&id).and_then(Buf::slot) {
+            self.free(slot);
+            self.under_way.remove(&id);
+        }
+    }
+
+    /// Stores what has changed of a row. Every state between is one of before, with later numbers in its head.
+    fn show(&mut self, slot: usize, at: Address, head: &BatchHead, state: RowState) {
+        let facts = facts_of(at, head);
+        let before = self.open.take().filter(|open| open.slot == slot);
+        for (fact, word) in facts.iter().enumerate() {
+            if before.as_ref().is_none_or(|before| before.facts[fact] != *word) {
+                self.store_fact(slot, fact, *word);
+            }
+        }
+        if before.is_none_or(|before| before.state != state) {
+            self.store_state(slot, state);
+        }
+        self.open = Some(OpenRow { slot, facts, state });
+    }
+
+    fn store_fact(&self, slot: usize, fact: usize, word: u64) {
+        self.store(rows::fact_at(slot, fact), word);
+    }
+
+    fn store_state(&self, slot: usize, state: RowState) {
+        self.store(rows::state_at(slot), state_word(state));
+    }
+
+    /// Frees a row. Nothing that comes later may be stored before this: the slot is filled anew.
+    fn free(&self, slot: usize) {
+        if self.words[rows::state_at(slot)].load(Ordering::Relaxed) != 0 {
+            self.store_state(slot, RowState::Free);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Every store is ordered behind all before it, which costs nothing where stores are in order anyway.
+    fn store(&self, word: usize, value: u64) {
+        debug_assert!(word < TITLE_WORDS + self.slots * rows::ROW_WORDS, "a word of a row");
+        if let Some(before_store) = &self.before_store {
+            before_store();
+        }
+        self.words[word].store(value, Ordering::Release);
+    }
+}
+
+/// The state of the open batch's row.
+#[allow(clippy::cast_possible_truncation)] // entries fit a block
+const fn filling(batch: &OpenBatch) -> RowState {
+    RowState::Filling { entry_bytes: batch.entries.len() as u32, units: batch.next_unit() }
+}
+
+impl std::fmt::Debug for SecondTail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SecondTail({} slots, {} batches under way)", self.slots, self.under_way.len())
+    }
+}

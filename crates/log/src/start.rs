@@ -1,0 +1,60 @@
+//! What a log starts from, and what it asks for.
+
+use headpond_base::{BatchNumber, Buf, Epoch, Generation, OwnerNumber, PoolId, Sequence};
+use headpond_format::{Address, Addresses, Geometry};
+
+use crate::mutation::Mutation;
+use crate::segments::Segment;
+
+/// Names a write of the log until it is completed. Later writes have larger ids.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WriteId(pub u64);
+
+/// I/O that the log asks for.
+#[derive(Debug)]
+pub enum LogIo {
+    /// Write `data` at `at`.
+    Write {
+        /// The write's name.
+        id: WriteId,
+        /// The first byte.
+        at: Address,
+        /// The bytes.
+        data: Buf,
+    },
+    /// Make all completed writes durable, on all members. It is completed once all members are done, and failed if one
+    /// fails. At most one sync is under way.
+    Sync,
+    /// These bytes are no longer needed.
+    Trim {
+        /// The first byte.
+        at: Address,
+        /// The number of bytes.
+        len: u64,
+    },
+}
+
+/// Where a log starts from: an empty pool, or the result of [`crate::scan`].
+#[derive(Debug)]
+pub struct LogStart {
+    /// The pool.
+    pub pool: PoolId,
+    /// The division of the pool.
+    pub geometry: Geometry,
+    /// Where the segments lie.
+    pub addresses: Addresses,
+    /// The owner that writes.
+    pub owner: OwnerNumber,
+    /// The present use of the pool.
+    pub epoch: Epoch,
+    /// The next entry.
+    pub next_sequence: Sequence,
+    /// The next batch.
+    pub next_batch: BatchNumber,
+    /// The next segment generation.
+    pub next_generation: Generation,
+    /// All segments. None is open.
+    pub segments: Vec<Segment>,
+    /// A planted bug, to test the tests.
+    pub mutation: Option<Mutation>,
+}
