@@ -75,7 +75,9 @@ pub use destage::FlushProgress;
 pub use effect::{Effect, Outcome, Room, Space, Ticket};
 pub use engine::{Engine, Holding, fits_together};
 pub use headpond_base::{Class, Compression};
-pub use headpond_log::{FlashRead, Mutation};
+pub use headpond_log::{
+    FlashRead, LeftBehind, LeftError, LeftWrite, Mutation, SecondTail, TailSlots, left_by, newest_superblock,
+};
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
 pub use recovery::{RecoverError, Recovered, RecoveredObject, format_pool, recover, recover_mutated};
 pub use request::{

@@ -2,7 +2,7 @@
 //! charges.
 //!
 //! Invariants
-//! - Effects are taken in the order in which they were asked for.
+//! - Effects are taken in the order in which they were asked for, but for answers that have to wait.
 //! - Each ticket is given once, and finished once.
 //! - All that goes to the origin is timed, so that its costs are those of all of it.
 
@@ -123,6 +123,11 @@ impl Outbox {
     /// Appends what was asked for since the last call.
     pub(crate) fn take(&mut self, out: &mut Vec<Effect>) {
         out.append(&mut self.effects);
+    }
+
+    /// The same without answers, which stay.
+    pub(crate) fn take_but_answers(&mut self, out: &mut Vec<Effect>) {
+        out.extend(self.effects.extract_if(.., |effect| !matches!(effect, Effect::Reply { .. })));
     }
 
     /// These numbers, and what was asked of flash and origin.

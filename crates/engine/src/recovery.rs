@@ -14,7 +14,7 @@ use headpond_format::{
     CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow,
     SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame, encode_superblock,
 };
-use headpond_log::{FlashRead, FoundObject, Log, Mutation, ScanError, Segments, scan};
+use headpond_log::{FlashRead, FoundObject, Log, Mutation, ScanError, SecondTail, Segments, scan};
 use headpond_map::Slot;
 
 use crate::config::Config;
@@ -328,6 +328,12 @@ impl Recovered {
     pub fn booted(&mut self, boot: [u8; 16]) {
         self.origin_stood = boot != [0; 16] && boot == self.superblock.boot;
         self.superblock.boot = boot;
+    }
+
+    /// What the use that begins acknowledges survives its process, in this memory. To be called before
+    /// [`Recovered::reconcile`]. What an earlier process left there must be durable on flash by now.
+    pub fn survive_in(&mut self, second_tail: SecondTail) {
+        self.store.survive_in(second_tail);
     }
 
     /// Names the origin that the pool belongs to from now on.

@@ -212,9 +212,14 @@ impl Engine {
         self.cycle();
     }
 
-    /// Appends what is to be done, in order.
+    /// Appends what is to be done, in order. Answers wait until what they rest on survives the process, if the pool has
+    /// a second tail.
     pub fn take_effects(&mut self, out: &mut Vec<Effect>) {
-        self.outbox.take(out);
+        if self.store.log().is_covered() {
+            self.outbox.take(out);
+        } else {
+            self.outbox.take_but_answers(out);
+        }
     }
 
     /// What was counted, and how things stand.

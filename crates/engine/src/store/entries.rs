@@ -7,7 +7,7 @@
 
 use headpond_base::{Block, Errno, MemberId, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
 use headpond_format::{Entry, OBJECT_PATH_MAX};
-use headpond_log::{FillPolicy, LogIo, WriteId};
+use headpond_log::{FillPolicy, LogIo, SecondTail, WriteId};
 
 use crate::locks::Span;
 use crate::store::Store;
@@ -59,6 +59,11 @@ impl Store {
     pub(crate) fn mark_and_seal(&mut self) {
         self.log.mark();
         self.log.seal_all();
+    }
+
+    /// Host batches lie in memory that outlives the process from now on.
+    pub(crate) fn survive_in(&mut self, second_tail: SecondTail) {
+        self.log.survive_in(second_tail);
     }
 
     /// How the log fills its segments.

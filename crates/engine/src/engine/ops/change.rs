@@ -288,6 +288,7 @@ impl Engine {
         object_room::may_name(&self.store, object)
             && !self.checkpoints.hold_changes()
             && log.unsynced_bytes() < self.store.unsynced_bytes_max()
+            && log.has_cover()
             && self.has_room_for_dirt(object, change)
             && self.balance(object, change) == Balance::Enough
     }
