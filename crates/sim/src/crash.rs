@@ -7,6 +7,7 @@ use headpond_format::OriginName;
 use crate::content::Content;
 use crate::flash::{Cut, SimFlash};
 use crate::origin::{FileId, OriginChange, SpaceKind};
+use crate::outliving::OutlivingMemory;
 use crate::rng::Rng;
 use crate::sim::{Asked, Door, Sim};
 use crate::under_test::Restored;
@@ -71,6 +72,7 @@ impl Sim<'_> {
         if self.damaged || self.world.disowned || self.over {
             return Ok(None);
         }
+        self.redo()?;
         let Some(restored) = self.recover()? else { return Ok(None) };
         let told: Vec<FileId> = restored
             .objects()
@@ -105,7 +107,7 @@ impl Sim<'_> {
 
     /// Everything that runs ends. Returns whether the origin's host still stands.
     fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
-        let power = rng.chance(self.scenario.power_cuts);
+        let power = rng.chance(self.scenario.power_cuts) && !self.world.killed;
         let origin_falls = power && rng.chance(self.scenario.origin_falls);
         let cut = power.then(|| {
             *rng.pick(&[
@@ -140,6 +142,7 @@ impl Sim<'_> {
         if self.world.injected.any_rot > 0 || std::mem::take(&mut self.world.unsaid) {
             self.damaged = true;
         }
+        self.outlives(cut.is_some());
         self.world.lose_daemon(cut, origin_falls);
         self.boots += u64::from(origin_falls);
         self.requests.clear();
@@ -277,6 +280,8 @@ impl Sim<'_> {
         // As a mount does before it forgets files that are gone: the directory is durable.
         self.world.origin.sync_directory();
         if std::mem::take(&mut self.world.disowned) {
+            // No other pool gets what was left for this one.
+            self.world.outliving.iter().for_each(OutlivingMemory::lose);
             // The operator answers the refusal with a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
             self.world.flash = SimFlash::new(self.scenario.geometry.pool_bytes);
@@ -286,10 +291,14 @@ impl Sim<'_> {
             // What each file lost with it is not known here, so the run ends after this start.
             self.over = true;
         }
+        self.redo()?;
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());
         };
+        if let Some(outliving) = &mut self.world.outliving {
+            restored.survive_in(outliving.second_tail()?);
+        }
         self.summary.gaps += u64::from(restored.beyond_gap() > 0);
         if !restored.clean_stop() {
             // As control does: no later sync covers direct writes that the pool does not know.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
     Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request,
-    RequestId, Served, Ticket, Verdict,
+    RequestId, SecondTail, Served, Ticket, Verdict,
 };
 use headpond_format::{Geometry, OriginName};
 
@@ -342,6 +342,8 @@ impl Restored for FakeRestored {
     fn last_host_batch(&self) -> u64 {
         0
     }
+
+    fn survive_in(&mut self, _second_tail: SecondTail) {}
 
     fn start(self: Box<Self>, _config: Config, _now: Nanos) -> Box<dyn UnderTest> {
         Box::new(Fake::new(self.0))

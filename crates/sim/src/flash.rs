@@ -8,12 +8,13 @@
 //!   any subset of its 512-byte sectors. They land in any order.
 //! - A failed sync may have lost any of the writes that it was for, and does not say which. A second sync that
 //!   succeeds says nothing about them.
+//! - A trim counts as a write of zeros. A device may ignore it.
 //! - The engine must not have two writes to one place in flight at once, or a read and a write. Real devices promise
 //!   nothing there, so this one reports a bug.
 
 use std::collections::BTreeMap;
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, Stream};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Stream};
 use headpond_format::{Geometry, decode_segment_head};
 
 use crate::pages::Pages;
@@ -59,6 +60,8 @@ pub(crate) struct SimFlash {
     completed: u64,
     geometry: Option<Geometry>,
     devices: usize,
+    /// A segment of zeros.
+    zeros: Option<Buf>,
     /// The stream of each segment, from the last head that was written to it.
     streams: Vec<Option<Stream>>,
     /// Segments that were opened.
@@ -78,6 +81,7 @@ impl SimFlash {
             completed: 0,
             geometry: None,
             devices: 1,
+            zeros: None,
             streams: Vec::new(),
             opened: 0,
         }
@@ -87,6 +91,7 @@ impl SimFlash {
     pub(crate) fn set_geometry(&mut self, geometry: Geometry, devices: usize) {
         self.geometry = Some(geometry);
         self.devices = devices;
+        self.zeros = Some(BufMut::zeroed(geometry.segment_bytes as usize).freeze());
         self.streams = vec![None; geometry.segments as usize];
     }
 
@@ -160,6 +165,22 @@ impl SimFlash {
         self.completed += 1;
         let device = self.device_of(offset);
         self.unsynced.push(Write { order: self.completed, device, offset, data, sectors });
+    }
+
+    /// Bytes that are no longer needed become zeros, as most devices do it.
+    pub(crate) fn trim(&mut self, offset: u64, len: u64) -> Result<(), String> {
+        let end = offset + len;
+        let written = self.in_flight.values().any(|(at, data)| *at < end && offset < at + data.len() as u64);
+        let read = self.reads.values().any(|(at, len)| *at < end && offset < at + len);
+        if written || read {
+            return Err(format!("flash trim of {len} bytes at {offset} while I/O there is in flight"));
+        }
+        let Some(data) = self.zeros.as_ref().filter(|zeros| zeros.len() as u64 == len).cloned() else { return Ok(()) };
+        apply(&mut self.live, offset, &data, None);
+        self.completed += 1;
+        let device = self.device_of(offset);
+        self.unsynced.push(Write { order: self.completed, device, offset, data, sectors: None });
+        Ok(())
     }
 
     /// A read is issued.

@@ -9,6 +9,7 @@
 mod above;
 mod campaign;
 mod card;
+mod changed_range;
 mod configuration;
 mod content;
 mod crash;
@@ -24,6 +25,7 @@ mod machine;
 mod model;
 mod names;
 mod origin;
+mod outliving;
 mod pages;
 mod planted;
 mod replayed;
@@ -33,6 +35,7 @@ mod run;
 mod scenario;
 mod shrink;
 mod sim;
+mod takeover;
 mod thoroughness;
 mod timed;
 mod tree;
@@ -68,6 +71,8 @@ pub struct HistorySums {
     pub crashes: u64,
     /// Recoveries that found a host batch on flash without the one before it.
     pub gaps: u64,
+    /// Starts that did on flash what the last process had left in memory.
+    pub takeovers: u64,
     /// Stops in order.
     pub stops: u64,
     /// Times that an engine was started from a pool.
@@ -109,6 +114,7 @@ impl HistorySums {
         self.ops += other.ops;
         self.crashes += other.crashes;
         self.gaps += other.gaps;
+        self.takeovers += other.takeovers;
         self.stops += other.stops;
         self.recoveries += other.recoveries;
         self.flushes += other.flushes;
@@ -133,7 +139,7 @@ impl fmt::Display for HistorySums {
         write!(
             f,
             "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
-             {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), \
+             {} takeovers with batches left in memory, {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), \
              {} MiB read and checked, {} checkpoints, \
              {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
              {} events (digest {:016x})",
@@ -141,6 +147,7 @@ impl fmt::Display for HistorySums {
             self.crashes,
             self.at_risk,
             self.gaps,
+            self.takeovers,
             self.stops,
             self.recoveries,
             self.flushes,
@@ -234,6 +241,9 @@ impl fmt::Display for Failure {
         }
         if let Some(volumes) = self.options.volumes {
             write!(f, " --volumes {volumes}")?;
+        }
+        if let Some(second_tail) = self.options.second_tail {
+            write!(f, " --second-tail {second_tail}")?;
         }
         if self.options.no_faults {
             f.write_str(" --no-faults")?;

@@ -56,6 +56,7 @@ impl Sim<'_> {
             }
         }
         self.observing = false;
+        self.unseen_end = false;
         let moment = self.model.check_crash(&found, kept_origin)?;
         self.world.trace(|| format!("all files are as they were after event {moment}"));
         // After damage the model would have to guess what is durable: one life is enough. The same holds if the flash

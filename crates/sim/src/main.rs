@@ -41,7 +41,7 @@ struct Arguments {
     mode: Option<CacheMode>,
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order,
     /// keep-memory-window, split-together, forget-chain, let-go-early, sync-one-segment, chain-by-segment,
-    /// sync-one-device, clean-written-zeros, believe-volumes
+    /// sync-one-device, clean-written-zeros, believe-volumes, publish-late, publish-in-part, free-slot-early
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts
@@ -53,6 +53,9 @@ struct Arguments {
     /// Whether there is a volume among the files. Without it: as each seed says
     #[arg(long)]
     volumes: Option<bool>,
+    /// Whether the pool has a second tail, in memory that outlives the daemon. Without it: as each seed says
+    #[arg(long)]
+    second_tail: Option<bool>,
     /// Run histories of names: the name layer and the engine over an origin with directories
     #[arg(long)]
     names: bool,
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         untorn: arguments.untorn,
         host_segments: arguments.host_segments,
         volumes: arguments.volumes,
+        second_tail: arguments.second_tail,
         names: arguments.names,
         uses: arguments.uses,
         planted: arguments.planted,

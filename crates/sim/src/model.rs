@@ -265,6 +265,15 @@ impl Model {
         self.events.iter().rev().position(|event| of_file(&event)).map_or(0, |back| self.events.len() - back)
     }
 
+    /// The moment by which all changes were acknowledged that went to the log.
+    pub(crate) fn last_logged(&self) -> Moment {
+        let logged = |event: &Event| match event {
+            Event::Acknowledged(id) => !self.mutations[id.0 as usize].loose,
+            _ => false,
+        };
+        self.events.iter().rposition(logged).map_or(0, |at| at + 1)
+    }
+
     /// A look at the file begins.
     pub(crate) fn watch(&mut self, id: WatchId, file: FileId) {
         let mut watch = Watch { file, seen: Vec::new(), torn: self.is_torn(file), quiet: false };

@@ -47,6 +47,7 @@ pub(crate) fn run_scenario(
                 sim.configure(&mut own)?;
             }
             sim.operate(&mut Rng::for_part(seed, u64::from(index)))?;
+            sim.follow_a_death()?;
             sim.summary.ops += 1;
             if sim.over {
                 return Ok(());
@@ -185,7 +186,7 @@ impl Sim<'_> {
             self.step()?;
         }
         match self.just_let_go.take() {
-            Some(file) if rng.chance(150) => self.remove_let_go(file, rng),
+            Some(file) if !self.world.killed && rng.chance(150) => self.remove_let_go(file, rng),
             _ => Ok(()),
         }
     }
@@ -203,9 +204,7 @@ impl Sim<'_> {
     /// Lets time pass.
     pub(crate) fn idle(&mut self, nanos: u64) -> Result<(), String> {
         let until = Nanos(self.world.now.0 + nanos);
-        while self.world.next_time().is_some_and(|at| at <= until) {
-            self.step()?;
-        }
+        while self.world.next_time().is_some_and(|at| at <= until) && self.step()? {}
         self.world.now = self.world.now.max(until);
         Ok(())
     }
@@ -240,6 +239,7 @@ impl Sim<'_> {
         if self.model.has_failed(file) {
             return self.settle(file);
         }
+        self.light_fuse();
         let size = self.model.some_size(file);
         let limit = self.scenario.file_bytes;
         let (offset, len) = self.place(size, rng);

@@ -4,7 +4,9 @@
 //! come sooner than from one even mix.
 
 use headpond_base::{CacheMode, Nanos};
-use headpond_engine::{Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy};
+use headpond_engine::{
+    Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy, TailSlots,
+};
 use headpond_format::Geometry;
 
 use crate::origin::SpaceKind;
@@ -44,6 +46,8 @@ pub struct Options {
     pub host_segments: Option<usize>,
     /// Whether there is a volume among the files. Without it the seed decides.
     pub volumes: Option<bool>,
+    /// Whether the pool has a second tail, in memory that outlives the daemon. Without it the seed decides.
+    pub second_tail: Option<bool>,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in a history of uses.
@@ -68,6 +72,7 @@ impl Default for Options {
             planted: None,
             host_segments: None,
             volumes: None,
+            second_tail: None,
             uses: false,
             planted_use: None,
         }
@@ -253,6 +258,15 @@ fn volume(seed: u64, file_bytes: u64, wanted: Option<bool>) -> Option<u64> {
     })
 }
 
+/// The slots of the second tail of a seed, if it has one: often so few that batches find none. By itself, so that all
+/// else of a seed stays what it was.
+fn tail_slots(seed: u64, wanted: Option<bool>) -> Option<TailSlots> {
+    let mut rng = Rng::for_part(seed, u64::MAX - 14);
+    let slots = [(3, 2), (6, 2), (24, 4)].map(|(usual, largest)| TailSlots { usual, largest });
+    let drawn = rng.chance(600);
+    wanted.unwrap_or(drawn).then(|| *rng.pick(&slots))
+}
+
 /// The user of requests. Not the superuser, so that destage's writes differ from those that bypass the pool.
 pub(crate) const USER: u32 = 1000;
 
@@ -299,6 +313,8 @@ pub(crate) struct Scenario {
     pub(crate) devices: usize,
     /// One device, and how many times slower it is.
     pub(crate) slow_device: (usize, u64),
+    /// The slots of memory that outlives the process, if the pool has a second tail there.
+    pub(crate) tail_slots: Option<TailSlots>,
 }
 
 impl Scenario {
@@ -453,6 +469,7 @@ impl Scenario {
             forgets: options.forgets && Rng::for_part(seed, u64::MAX - 8).chance(500),
             devices,
             slow_device,
+            tail_slots: tail_slots(seed, options.second_tail),
             flash_delay: if slow_flash { 20_000_000 } else { *rng.pick(&[100_000, 1_000_000, 20_000_000]) },
             origin_delay: if slow_flash { 1_000_000 } else { *rng.pick(&[1_000_000, 10_000_000, 50_000_000]) },
         }

@@ -147,6 +147,12 @@ pub(crate) struct Sim<'a> {
     pub(crate) just_let_go: Option<FileId>,
     /// Files that others removed.
     pub(crate) meddled_away: BTreeSet<FileId>,
+    /// What memory that outlives the process promises, since the process died and until it is on flash.
+    pub(crate) outlived: Option<Moment>,
+    /// A daemon has ended, and nobody has looked at the files since.
+    pub(crate) unseen_end: bool,
+    /// Deaths of the process, by themselves, so that all else of a seed stays what it was.
+    pub(crate) deaths: Rng,
 }
 
 impl<'a> Sim<'a> {
@@ -181,6 +187,9 @@ impl<'a> Sim<'a> {
             status_unsaid: BTreeSet::new(),
             just_let_go: None,
             meddled_away: BTreeSet::new(),
+            outlived: None,
+            unseen_end: false,
+            deaths: Rng::for_part(seed, u64::MAX - 15),
         }
     }
 
@@ -500,6 +509,9 @@ impl<'a> Sim<'a> {
 
     /// Makes the next event happen and checks its effects. `false` if nothing is left to happen.
     pub(crate) fn step(&mut self) -> Result<bool, String> {
+        if self.world.killed {
+            return Ok(false);
+        }
         if !self.status_changes.is_empty() && self.world.rng.chance(300) {
             self.change_status()?;
             return Ok(true);
@@ -517,6 +529,9 @@ impl<'a> Sim<'a> {
         let mut steps = 0_u64;
         while !self.requests.is_empty() || !self.status_changes.is_empty() {
             let more = self.step()?;
+            if self.world.killed {
+                return Ok(());
+            }
             steps += 1;
             if !more || steps > 400_000 || self.world.now.since(start).0 > 7200 * 1_000_000_000 {
                 return Err(format!(

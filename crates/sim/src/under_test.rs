@@ -2,8 +2,8 @@
 
 use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, Ticket, Verdict,
-    format_pool, recover_mutated,
+    Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, SecondTail,
+    Ticket, Verdict, format_pool, recover_mutated,
 };
 use headpond_format::{Geometry, Identity, MemberName, OriginName, Witness};
 
@@ -59,6 +59,8 @@ pub(crate) trait Restored {
     fn last_host_batch(&self) -> u64;
     /// Host batches on flash after a missing one.
     fn beyond_gap(&self) -> u64;
+    /// What the engine acknowledges outlives it in this memory.
+    fn survive_in(&mut self, second_tail: SecondTail);
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest>;
 }
 
@@ -171,6 +173,10 @@ impl Restored for Recovered {
 
     fn beyond_gap(&self) -> u64 {
         Self::beyond_gap(self)
+    }
+
+    fn survive_in(&mut self, second_tail: SecondTail) {
+        Self::survive_in(self, second_tail);
     }
 
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest> {

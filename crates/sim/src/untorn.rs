@@ -69,7 +69,7 @@ impl Scenario {
             file_bytes: 4 << 20,
             write_bytes: UNIT,
             faults: Faults::default(),
-            power_cuts: 900,
+            power_cuts: if self.tail_slots.is_some() { 600 } else { 900 },
             mode_switches: false,
             settings_change: false,
             treatments: Treatments::Usual,
@@ -150,6 +150,7 @@ impl Sim<'_> {
         let streams = self.scenario.config.sequential_cutoff.is_some();
         let handling = if streams { Handling::Whole } else { Handling::Cache };
         let how = Treatment { handling, ..Treatment::default() };
+        self.light_fuse();
         match step {
             Step::Write | Step::DurableWrite if self.model.open_changes(file) < 3 => {
                 let (offset, len) = place(self.last_write, self.scenario.file_bytes, rng);

@@ -5,14 +5,17 @@
 //! to one place at once, no origin write that runs out of space it could have reserved) are checked here.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use headpond_base::{BLOCK_U64, Buf, Errno, MemberId, Nanos, ObjectId};
 use headpond_engine::{Effect, Mutation, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 use headpond_format::Address;
 
 use crate::above::{Above, let_go};
+use crate::changed_range::changed_range;
 use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::origin::{FileId, Name, OriginChange, Reach, SimOrigin, SpaceKind};
+use crate::outliving::{Killed, OutlivingMemory, in_own_memory};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
 use crate::under_test::UnderTest;
@@ -78,6 +81,10 @@ pub(crate) struct World {
     pub(crate) flash: SimFlash,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn UnderTest>>,
+    /// The process died in the midst of a step, and nobody has started another.
+    pub(crate) killed: bool,
+    /// Memory that outlives the process.
+    pub(crate) outliving: Option<OutlivingMemory>,
     pub(crate) faults: Faults,
     pub(crate) injected: Injected,
     pub(crate) replies: VecDeque<(RequestId, Reply)>,
@@ -131,6 +138,8 @@ impl World {
             flash,
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
+            killed: false,
+            outliving: scenario.tail_slots.map(OutlivingMemory::new),
             faults: scenario.faults,
             injected: Injected::default(),
             replies: VecDeque::new(),
@@ -172,6 +181,7 @@ impl World {
             flash: self.flash.clone(),
             origin: self.origin.clone(),
             core: None,
+            outliving: None,
             replies: VecDeque::new(),
             names: self.names.clone(),
             names_started: Vec::new(),
@@ -192,13 +202,29 @@ impl World {
     /// Gives the engine a request.
     pub(crate) fn submit(&mut self, id: RequestId, request: Request) -> Result<(), String> {
         let now = self.now;
-        if let Some(core) = &mut self.core {
+        let passes_by = self.drive(|core| {
             core.advance(now);
             let before = core.sequential_writes();
             core.submit(id, request);
-            self.passes_by = before.zip(core.sequential_writes()).map(|(before, after)| after > before);
-        }
+            before.zip(core.sequential_writes()).map(|(before, after)| after > before)
+        });
+        self.passes_by = passes_by.flatten();
         self.pump()
+    }
+
+    /// Lets the engine do something, unless there is none or it dies meanwhile.
+    fn drive<T>(&mut self, act: impl FnOnce(&mut dyn UnderTest) -> T) -> Option<T> {
+        let core = self.core.as_mut()?;
+        match catch_unwind(AssertUnwindSafe(|| act(&mut **core))) {
+            Ok(done) => Some(done),
+            Err(panic) if panic.is::<Killed>() => {
+                self.trace(|| "the process dies between two stores".into());
+                self.core = None;
+                self.killed = true;
+                None
+            }
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     /// Takes what the engine wants and sets it on its way.
@@ -212,7 +238,7 @@ impl World {
                 return Ok(());
             }
             for effect in effects {
-                self.start(effect)?;
+                self.start(in_own_memory(effect))?;
             }
         }
     }
@@ -233,7 +259,12 @@ impl World {
                 self.replies.push_back((*request, reply.clone()));
                 return Ok(());
             }
-            Effect::FlashTrim { .. } | Effect::OriginLost { .. } => return Ok(()),
+            Effect::OriginLost { .. } => return Ok(()),
+            Effect::FlashTrim { at, len } => {
+                // A part of its own, so that seeds keep their histories.
+                let heeded = Rng::for_part(self.rng.clone().next(), 2).chance(500);
+                return if heeded { self.flash.trim(on_the_device(*at)?, *len) } else { Ok(()) };
+            }
             Effect::OriginRelease { object } => {
                 self.trace(|| format!("effect {effect:?}"));
                 if let Some(file) = self.objects.remove(object) {
@@ -358,11 +389,7 @@ impl World {
     pub(crate) fn names_done(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), String> {
         self.hash = mix(self.hash ^ ticket.0 ^ u64::from(matches!(outcome, Outcome::Failed(_))));
         self.trace(|| format!("  names {ticket:?} {outcome:?}"));
-        let now = self.now;
-        if let Some(core) = &mut self.core {
-            core.advance(now);
-            core.complete(ticket, outcome);
-        }
+        self.complete(ticket, outcome);
         self.pump()
     }
 
@@ -385,9 +412,8 @@ impl World {
                     ));
                 }
                 self.now = self.now.max(wake);
-                if let Some(core) = &mut self.core {
-                    core.advance(self.now);
-                }
+                let now = self.now;
+                self.drive(|core| core.advance(now));
             }
             (Some(key), _) => {
                 self.idle_wakes = 0;
@@ -432,12 +458,16 @@ impl World {
         if others {
             self.flying.retain(|_, other| other.ticket != ticket);
         }
+        self.complete(ticket, outcome);
+        Ok(())
+    }
+
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let now = self.now;
-        if let Some(core) = &mut self.core {
+        self.drive(|core| {
             core.advance(now);
             core.complete(ticket, outcome);
-        }
-        Ok(())
+        });
     }
 
     fn outcome(&mut self, flying: Flying) -> Result<Outcome, String> {
@@ -706,6 +736,13 @@ impl World {
     /// not done, or done in part, in any order.
     pub(crate) fn lose_daemon(&mut self, cut: Option<Cut>, origin_falls: bool) {
         self.core = None;
+        self.killed = false;
+        if let Some(outliving) = &self.outliving {
+            outliving.fuse.put_out();
+            if cut.is_some() {
+                outliving.lose();
+            }
+        }
         self.undecidable |= origin_falls && self.origin.may_confuse_files();
         let mut rng = self.rng.clone();
         let mut flying: Vec<Flying> = std::mem::take(&mut self.flying).into_values().collect();
@@ -752,16 +789,5 @@ impl World {
         self.let_go.clear();
         self.opening.clear();
         self.injected = Injected::default();
-    }
-}
-
-fn changed_range(effect: &Effect) -> Option<(ObjectId, u64, u64)> {
-    match effect {
-        Effect::OriginWrite { object, offset, data, .. } => {
-            Some((*object, *offset, offset + data.iter().map(|piece| piece.len() as u64).sum::<u64>()))
-        }
-        Effect::OriginZero { object, offset, len, .. } => Some((*object, *offset, offset + len)),
-        Effect::OriginResize { object, size, .. } => Some((*object, *size, u64::MAX)),
-        _ => None,
     }
 }

@@ -15,8 +15,15 @@ const SEEDS: &str = include_str!("../seeds.txt");
 fn regression(line: &str) -> Option<(u64, Options)> {
     let mut words = line.split_whitespace();
     let seed = words.next()?.parse().ok()?;
-    // Those of before there could be several host segments are what they were with one, and the same of volumes.
-    let mut options = Options { ops: 500, host_segments: Some(1), volumes: Some(false), ..Options::default() };
+    // Those of before there could be several host segments are what they were with one, and the same of volumes, and of
+    // a second tail.
+    let mut options = Options {
+        ops: 500,
+        host_segments: Some(1),
+        volumes: Some(false),
+        second_tail: Some(false),
+        ..Options::default()
+    };
     while let Some(word) = words.next() {
         match word {
             "--no-faults" => options.no_faults = true,
@@ -24,6 +31,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--whole-looks" => options.whole_looks = true,
             "--names" => options.names = true,
             "--volumes" => options.volumes = Some(words.next()?.parse().ok()?),
+            "--second-tail" => options.second_tail = Some(words.next()?.parse().ok()?),
             "--host-segments" => options.host_segments = Some(words.next()?.parse().ok()?),
             "--mode" => options.mode = Some(words.next()?.parse::<CacheMode>().ok()?),
             _ => return None,

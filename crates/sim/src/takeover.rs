@@ -1,0 +1,113 @@
+//! A process dies, and another takes over: what it acknowledged is in memory that outlives it (`outliving.rs`), or on
+//! flash.
+//!
+//! The stricter promise, while that memory stays: every change that was acknowledged is there, not only those that a
+//! sync covered. Once a takeover has written it to flash and synced, a power cut keeps it, too.
+//!
+//! Keeps true: it draws by itself, so that the rest of a seed stays what it was.
+
+use headpond_base::Buf;
+use headpond_engine::{FlashRead, LeftBehind, newest_superblock};
+
+use crate::flash::{Cut, SimFlash, WriteFate};
+use crate::sim::Sim;
+
+/// Tickets of writes that no engine asked for.
+const REDO_TICKETS: u64 = 1 << 60;
+
+impl Sim<'_> {
+    /// Lets the process die in the midst of a step, now and then.
+    pub(crate) fn light_fuse(&mut self) {
+        let Some(outliving) = &self.world.outliving else { return };
+        outliving.fuse.put_out();
+        if self.deaths.chance(40) {
+            outliving.fuse.light(self.deaths.below_one_of(&[3, 20, 60]));
+        }
+    }
+
+    /// Starts another process if the last has died in the midst of a step.
+    pub(crate) fn follow_a_death(&mut self) -> Result<(), String> {
+        if let Some(outliving) = &self.world.outliving {
+            outliving.fuse.put_out();
+        }
+        if !self.world.killed || self.over {
+            return Ok(());
+        }
+        let mut rng = self.deaths.clone();
+        self.deaths.next();
+        self.crash(&mut rng)
+    }
+
+    /// The process is gone. Without power, so is its memory.
+    pub(crate) fn outlives(&mut self, power: bool) {
+        let stays = !power && self.world.outliving.is_some();
+        // What is known of the files is older than an end that nobody has looked at yet.
+        let known = !std::mem::replace(&mut self.unseen_end, true);
+        let promised = if known { Some(self.model.last_logged()) } else { self.outlived };
+        self.outlived = promised.filter(|_| stays);
+    }
+
+    /// What is left belongs to the last use of the pool: by that a start knows that the pool did not go on without it.
+    fn check_use(&self, left: &LeftBehind) -> Result<(), String> {
+        match newest_superblock(&mut Present(&self.world.flash), self.world.flash.bytes()) {
+            Ok(superblock) if left.belongs_to(&superblock) => Ok(()),
+            Err(_) if self.damaged => Ok(()),
+            found => Err(format!("{left:?} is not of the last use of the pool with {found:?}")),
+        }
+    }
+
+    /// Does on flash what the last process left. It may die over it, and the power may fail.
+    pub(crate) fn redo(&mut self) -> Result<(), String> {
+        while let Some(outliving) = &mut self.world.outliving {
+            let left = outliving.left()?;
+            self.check_use(&left)?;
+            self.world.trace(|| format!("redo  {:?}", left.writes.iter().map(|write| write.at).collect::<Vec<_>>()));
+            let mut failing = self.deaths.chance(150).then(|| self.deaths.below(left.writes.len() as u64 + 1));
+            for (index, write) in (0..).zip(&left.writes) {
+                let ticket = REDO_TICKETS + index;
+                self.world.flash.start_write(ticket, write.at.offset, write.data.clone())?;
+                if failing == Some(index) {
+                    break;
+                }
+                self.world.flash.finish_write(ticket, WriteFate::Done, &mut self.deaths);
+            }
+            if failing.take().is_none() {
+                self.world.flash.start_sync(REDO_TICKETS);
+                for device in 0..self.world.flash.devices() {
+                    self.world.flash.finish_sync(REDO_TICKETS, device);
+                }
+                if let Some(outlived) = self.outlived.take() {
+                    self.model.raise_floor(outlived);
+                }
+                self.summary.takeovers += u64::from(!left.writes.is_empty());
+                break;
+            }
+            self.summary.crashes += 1;
+            if self.deaths.chance(300) {
+                self.world.trace(|| "power cut while it is done again".into());
+                self.world.flash.power_cut(Cut::Random, &mut self.deaths);
+                outliving_is_lost(self);
+            } else {
+                self.world.trace(|| "killed while it is done again".into());
+                self.world.flash.daemon_killed(&mut self.deaths);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the flash as it is now.
+struct Present<'a>(&'a SimFlash);
+
+impl FlashRead for Present<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        Ok(self.0.read(offset, len))
+    }
+}
+
+fn outliving_is_lost(sim: &mut Sim<'_>) {
+    if let Some(outliving) = &sim.world.outliving {
+        outliving.lose();
+    }
+    sim.outlived = None;
+}
