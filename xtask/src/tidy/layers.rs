@@ -8,28 +8,29 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("base", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
     ("format", &["base"]),
     ("claim", &["base"]),
+    ("ledger", &[]),
     ("device", &["base", "format"]),
     ("map", &["base", "format"]),
     ("policy", &["base"]),
     ("log", &["base", "format", "map"]),
     ("engine", &["base", "format", "map", "policy", "log"]),
-    ("names", &["base", "format", "engine"]),
+    ("names", &["base", "format", "engine", "ledger"]),
     ("check", &["base", "format", "map", "log", "engine"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("trace", &["base", "policy"]),
-    ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "names", "trace"]),
+    ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace"]),
     ("rules", &["base"]),
     ("door", &["base", "engine", "rules"]),
     ("shard", &["base", "format", "claim", "device", "map", "log", "engine", "door"]),
     ("modelled", &["base", "format", "models", "engine", "shard"]),
-    ("mount", &["base", "format", "device", "engine", "names", "rules", "door", "shard"]),
-    ("control", &["base", "format", "claim", "device", "engine", "rules", "door", "shard", "mount"]),
+    ("mount", &["base", "format", "device", "engine", "ledger", "names", "rules", "door", "shard"]),
+    ("control", &["base", "format", "claim", "device", "engine", "ledger", "rules", "door", "shard", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",
