@@ -136,6 +136,9 @@ impl HandleEntry {
 
 impl Drop for HandleEntry {
     fn drop(&mut self) {
+        if self.ledger.is_left() {
+            return;
+        }
         let Some(row) = self.row else { return self.ledger.lacks_one_less() };
         self.ledger.words.set(self.ledger.handles.at(row, NUMBER), 0);
         self.ledger.handles.give(row);

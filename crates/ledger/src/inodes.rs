@@ -61,6 +61,8 @@ pub enum Mark {
     Lost = 32,
     /// Another inode has its node by now, with the kernel's lookups.
     Superseded = 64,
+    /// No name leads to it, and the keeper could not take its descriptor. It counts as if it had no row.
+    Unkept = 128,
 }
 
 /// A directory and a name in it.
@@ -241,6 +243,21 @@ impl InodeEntry {
         }
     }
 
+    /// Whether no name leads to it, and the keeper could not take its descriptor.
+    pub fn set_unkept(&self, is_unkept: bool) {
+        match (self.row.is_some() && self.has(Mark::Unkept), is_unkept) {
+            (false, true) => {
+                self.mark(Mark::Unkept);
+                self.ledger.lacks_one();
+            }
+            (true, false) => {
+                self.unmark(Mark::Unkept);
+                self.ledger.lacks_one_less();
+            }
+            _ => {}
+        }
+    }
+
     /// Whether it has this mark.
     #[must_use]
     pub fn has(&self, mark: Mark) -> bool {
@@ -260,7 +277,11 @@ impl InodeEntry {
 
 impl Drop for InodeEntry {
     fn drop(&mut self) {
+        if self.ledger.is_left() {
+            return;
+        }
         let Some(row) = self.row else { return self.ledger.lacks_one_less() };
+        self.set_unkept(false);
         let (words, inodes) = (self.ledger.words, &self.ledger.inodes);
         words.set(inodes.at(row, NODE), 0);
         if let Some(place) = words.get(inodes.at(row, PLACE)).checked_sub(1).and_then(|place| u32::try_from(place).ok())

@@ -22,7 +22,7 @@ mod words;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use asked::ExchangeRow;
 pub use handles::{HandleEntry, HandleKind, HandleRow};
@@ -46,6 +46,8 @@ pub struct Ledger {
     places: Table,
     handles: Table,
     promises: Table,
+    /// Rows stay, whatever is dropped.
+    is_left: AtomicBool,
 }
 
 /// Why a worker cannot go on from a ledger.
@@ -129,6 +131,7 @@ impl Ledger {
             places: Table::open(words, layout.places, |row| placed.contains(&row)),
             handles: Table::open(words, layout.handles, counts(layout.handles)),
             promises: Table::open(words, layout.promises, counts(layout.promises)),
+            is_left: AtomicBool::new(false),
         }
     }
 
@@ -177,6 +180,17 @@ impl Ledger {
     #[must_use]
     pub fn forgot_unsynced(&self) -> bool {
         self.words.get(AT_FORGOTTEN_UNSYNCED) != 0
+    }
+
+    /// This process ends and another one goes on: from now on the drop of an entry leaves its row.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
+    /// Whether the drop of an entry leaves its row.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
     }
 
     /// Something has no row.

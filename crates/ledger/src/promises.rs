@@ -69,6 +69,9 @@ impl PromiseEntry {
 
 impl Drop for PromiseEntry {
     fn drop(&mut self) {
+        if self.ledger.is_left() {
+            return;
+        }
         let Some(row) = self.row else { return self.ledger.lacks_one_less() };
         self.ledger.words.set(self.ledger.promises.at(row, 0), 0);
         self.ledger.promises.give(row);

@@ -82,6 +82,15 @@ impl AtomicWriting {
         Ok(())
     }
 
+    /// Goes on with an atomic write of which a process before this one had the pieces: it can only fail.
+    pub(crate) fn start_broken(&self, all: &Shares, user: u32) -> ReplyOutcome<()> {
+        self.start(all, user)?;
+        if let Some(atomic_write) = &mut *self.locked() {
+            atomic_write.refused = Some(Errno::IO);
+        }
+        Ok(())
+    }
+
     /// Adds a piece. `None` if no atomic write is open any more.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Option<ReplyOutcome<()>> {
         self.locked().as_mut().map(|atomic_write| atomic_write.write(offset, data))

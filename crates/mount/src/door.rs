@@ -32,6 +32,7 @@ use rustix::io::Errno;
 use crate::caller::Caller;
 use crate::file_system::open_flags;
 use crate::front::Front;
+use crate::front::asked_again::Asked;
 use crate::front::data::{ReadPlan, Send, Writing};
 use crate::fuse::answer::Answer;
 use crate::fuse::buffers::RequestBuffers;
@@ -225,8 +226,8 @@ impl Open {
                 Some(())
             }
             Some(opcode::TMPFILE) => Create::parse(head).map(|create| {
-                let (parent, caller) = (asked.node, asked.caller);
-                self.workers.push(move || front.answer_tmpfile(parent, create, caller, answer));
+                let (parent, caller, asked) = (asked.node, asked.caller, Asked::by(asked.unique));
+                self.workers.push(move || front.answer_tmpfile(parent, create, caller, asked, answer));
             }),
             _ => {
                 let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use headpond_ledger::LedgerRefusal;
+
 /// A failed mount or unmount.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -62,6 +64,8 @@ pub enum MountError {
         /// What the system said.
         error: io::Error,
     },
+    /// What a process before left of the mount cannot be used.
+    Ledger(LedgerRefusal),
     /// Serving the mount ended with an error.
     Session(io::Error),
 }
@@ -111,6 +115,7 @@ impl fmt::Display for MountError {
                 path.display()
             ),
             Self::Unmount { mountpoint, error } => write!(f, "cannot unmount {}: {error}", mountpoint.display()),
+            Self::Ledger(refusal) => write!(f, "cannot go on with the mount: {refusal}"),
             Self::Session(error) => write!(f, "the mount ended with an error: {error}"),
         }
     }
@@ -125,6 +130,7 @@ impl std::error::Error for MountError {
             | Self::Mount { error, .. }
             | Self::Unmount { error, .. }
             | Self::Session(error) => Some(error),
+            Self::Ledger(refusal) => Some(refusal),
             _ => None,
         }
     }

@@ -18,17 +18,19 @@ use fuser::{
 };
 use headpond_base::{BLOCK, RECORD_BYTES_MAX};
 use headpond_names::{FileKind, ROOT};
-use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
+use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::front::Front;
+use crate::front::asked_again::{Asked, set_before};
 use crate::front::attributes::{KEEP, WantedAttributes, keep};
 use crate::front::xattr::Sized as Value;
-use crate::handles::ContentWay;
+use crate::handles::{ContentWay, Opening};
 use crate::outcome::ReplyOutcome;
 use crate::outcome::fuse_errno;
 use crate::outcome::outcome;
 use crate::panel::{self, is_panel};
+use crate::stat::kind_of;
 
 /// Requests that the kernel may have under way in the background: asynchronous direct I/O and
 /// readahead. The kernel's default of 12 would hold a database's queue back.
@@ -75,6 +77,12 @@ impl Filesystem for Greeting {
     }
 }
 
+/// What the mount agrees on with the kernel when it is made, as one number. A successor must agree on the same.
+pub(crate) fn agreement() -> u64 {
+    let capabilities = CAPABILITIES.iter().fold(InitFlags::empty(), |all, one| all | *one).bits();
+    capabilities.rotate_left(17) ^ u64::from(WRITE_BYTES_MAX) << 16 ^ u64::from(BACKGROUND)
+}
+
 /// One mount, as fuser drives it.
 pub(crate) struct FileSystem {
     front: Arc<Front>,
@@ -86,7 +94,8 @@ impl FileSystem {
     }
 }
 
-fn entry(front: &Front, result: ReplyOutcome<FileAttr>, reply: ReplyEntry) {
+fn entry(front: &Front, asked: Asked, result: ReplyOutcome<FileAttr>, reply: ReplyEntry) {
+    front.counted(asked, result.as_ref().ok().map(|attributes| attributes.ino.0));
     match result {
         Ok(attributes) => {
             let generation = Generation(front.generation(attributes.ino.0));
@@ -135,6 +144,12 @@ pub(crate) fn open_flags(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags.cast_unsigned())
 }
 
+/// How a request opens something, with the flags by which that opens again at the origin.
+fn opening(request: &Request, flags: OFlags) -> Opening {
+    let flags = flags & (OFlags::ACCMODE | OFlags::SYNC | OFlags::DSYNC);
+    Opening { unique: Asked::of(request).unique(), opener: request.uid(), flags: flags.bits() }
+}
+
 impl Filesystem for FileSystem {
     fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
         // [`Greeting`] has agreed on everything with the kernel. This greeting comes from the relay.
@@ -148,7 +163,7 @@ impl Filesystem for FileSystem {
         self.front.directories.drain();
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if let Some(found) = self.front.panel_by_name(parent.0, name) {
             return match found {
                 Ok(attributes) => reply.entry(&panel::KEEP, &attributes, Generation(0)),
@@ -156,10 +171,11 @@ impl Filesystem for FileSystem {
             };
         }
         if name == "." || name == ".." {
-            return entry(&self.front, self.front.look_up_by_number(parent.0, name == ".."), reply);
+            let found = self.front.look_up_by_number(parent.0, name == "..");
+            return entry(&self.front, Asked::of(request), found, reply);
         }
         let found = outcome(self.front.names.inodes.get(parent.0)).and_then(|parent| self.front.look_up(&parent, name));
-        entry(&self.front, found.map(|(_, attributes)| attributes), reply);
+        entry(&self.front, Asked::of(request), found.map(|(_, attributes)| attributes), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -219,38 +235,48 @@ impl Filesystem for FileSystem {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let made = self
-            .front
-            .to_change(parent.0)
-            .and_then(|parent| self.front.make_node(request, &parent, name, mode, umask, rdev));
-        entry(&self.front, made, reply);
+        let asked = Asked::of(request);
+        let made = self.front.to_change(parent.0).and_then(|parent| {
+            let made = self.front.make_node(request, &parent, name, mode, umask, rdev);
+            let kind = kind_of(FileType::from_raw_mode(mode));
+            self.front.done(asked, made, Errno::EXIST, || self.front.was_made(&parent, name, kind, None))
+        });
+        entry(&self.front, asked, made, reply);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let made = self
-            .front
-            .to_change(parent.0)
-            .and_then(|parent| self.front.make_directory(request, &parent, name, mode, umask));
-        entry(&self.front, made, reply);
+        let asked = Asked::of(request);
+        let made = self.front.to_change(parent.0).and_then(|parent| {
+            let made = self.front.make_directory(request, &parent, name, mode, umask);
+            let was = || self.front.was_made(&parent, name, FileKind::Directory, None);
+            self.front.done(asked, made, Errno::EXIST, was)
+        });
+        entry(&self.front, asked, made, reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.front.to_change(parent.0).and_then(|parent| self.front.remove(&parent, name)), reply);
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.front.to_change(parent.0).and_then(|parent| self.front.remove(&parent, name));
+        empty(self.front.done(Asked::of(request), removed, Errno::NOENT, || Ok(())), reply);
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.front.to_change(parent.0).and_then(|parent| self.front.remove_directory(&parent, name)), reply);
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.front.to_change(parent.0).and_then(|parent| self.front.remove_directory(&parent, name));
+        empty(self.front.done(Asked::of(request), removed, Errno::NOENT, || Ok(())), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let made =
-            self.front.to_change(parent.0).and_then(|parent| self.front.make_symlink(request, &parent, name, target));
-        entry(&self.front, made, reply);
+        let asked = Asked::of(request);
+        let made = self.front.to_change(parent.0).and_then(|parent| {
+            let made = self.front.make_symlink(request, &parent, name, target);
+            let was = || self.front.was_made(&parent, name, FileKind::Symlink, Some(target));
+            self.front.done(asked, made, Errno::EXIST, was)
+        });
+        entry(&self.front, asked, made, reply);
     }
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -261,17 +287,20 @@ impl Filesystem for FileSystem {
         let flags = RenameFlags::from_bits_retain(flags.bits());
         let renamed = self.front.to_change(parent.0).and_then(|from| {
             let to = outcome(self.front.names.inodes.get(newparent.0))?;
-            self.front.rename(&from, name, &to, newname, flags)
+            self.front.rename_asked(Asked::of(request), (&from, name), (&to, newname), flags)
         });
         empty(renamed, reply);
     }
 
-    fn link(&self, _: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let asked = Asked::of(request);
         let linked = self.front.to_change(ino.0).and_then(|inode| {
             let parent = outcome(self.front.names.inodes.get(newparent.0))?;
-            self.front.link(&inode, &parent, newname)
+            let linked = self.front.link(&inode, &parent, newname);
+            let was = || self.front.was_linked(&inode, &parent, newname);
+            self.front.done(asked, linked, Errno::EXIST, was)
         });
-        entry(&self.front, linked, reply);
+        entry(&self.front, asked, linked, reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -282,12 +311,17 @@ impl Filesystem for FileSystem {
                 Err(error) => reply.error(fuse_errno(error)),
             };
         }
+        let asked = Asked::of(request);
+        if let Some((number, file)) = self.front.opened_before(asked) {
+            return reply.opened(FileHandle(number), caching(&file.way));
+        }
         let opened = outcome(self.front.names.inodes.get(ino.0))
             .and_then(|inode| self.front.open(request, &inode, open_flags(flags.0)));
         match opened {
             Ok(file) => {
                 let caching = caching(&file.way);
-                reply.opened(FileHandle(self.front.files.insert(file)), caching);
+                let how = opening(request, open_flags(flags.0));
+                reply.opened(FileHandle(self.front.files.insert(file, how)), caching);
             }
             Err(error) => reply.error(fuse_errno(error)),
         }
@@ -303,14 +337,24 @@ impl Filesystem for FileSystem {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let created = self
-            .front
-            .to_change(parent.0)
-            .and_then(|parent| self.front.create(request, &parent, name, mode, umask, open_flags(flags)));
+        let asked = Asked::of(request);
+        if let Some((number, file, attributes)) = self.front.created_before(asked) {
+            let generation = Generation(file.inode.generation);
+            let (keep, caching) = (keep(&attributes), caching(&file.way));
+            return reply.created(&keep, &attributes, generation, FileHandle(number), caching);
+        }
+        let created = self.front.to_change(parent.0).and_then(|parent| {
+            let flags = open_flags(flags);
+            let created = self.front.create(request, &parent, name, mode, umask, flags);
+            // What another program made in the meantime is stale, too.
+            self.front.done(asked, created, Errno::STALE, || self.front.was_created(request, &parent, name, flags))
+        });
+        self.front.counted(asked, created.as_ref().ok().map(|(attributes, _)| attributes.ino.0));
         match created {
             Ok((attributes, file)) => {
                 let caching = caching(&file.way);
-                let handle = FileHandle(self.front.files.insert(file));
+                // A new file is open for both at the origin.
+                let handle = FileHandle(self.front.files.insert(file, opening(request, OFlags::RDWR)));
                 let generation = Generation(self.front.generation(attributes.ino.0));
                 reply.created(&keep(&attributes), &attributes, generation, handle, caching);
             }
@@ -348,7 +392,7 @@ impl Filesystem for FileSystem {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = if is_panel(ino.0) { self.front.panel_read(fh.0, offset, size) } else { Err(Errno::BADF) };
+        let read = if is_panel(ino.0) { self.front.panel_read(ino.0, fh.0, offset, size) } else { Err(Errno::BADF) };
         match read {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(fuse_errno(error)),
@@ -365,11 +409,15 @@ impl Filesystem for FileSystem {
             // The panel's listing keeps no state.
             return reply.opened(FileHandle(0), FopenFlags::empty());
         }
+        if let Some((number, _)) = self.front.directory_opened_before(Asked::of(request)) {
+            return reply.opened(FileHandle(number), FopenFlags::empty());
+        }
         match outcome(self.front.names.inodes.get(ino.0))
             .and_then(|inode| self.front.open_directory(&inode, request.uid()))
         {
             Ok(directory) => {
-                reply.opened(FileHandle(self.front.directories.insert(directory)), FopenFlags::empty());
+                let how = opening(request, OFlags::empty());
+                reply.opened(FileHandle(self.front.directories.insert(directory, how)), FopenFlags::empty());
             }
             Err(error) => reply.error(fuse_errno(error)),
         }
@@ -440,8 +488,11 @@ impl Filesystem for FileSystem {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set =
-            self.front.to_change(ino.0).and_then(|inode| self.front.set_attribute(request, &inode, name, value, flags));
+        let set = self.front.to_change(ino.0).and_then(|inode| {
+            let set = self.front.set_attribute(request, &inode, name, value, flags);
+            let was = || self.front.has_attribute(&inode, name, value);
+            self.front.done(Asked::of(request), set, set_before(flags), was)
+        });
         empty(set, reply);
     }
 
@@ -464,8 +515,9 @@ impl Filesystem for FileSystem {
         value(names, reply);
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.front.to_change(ino.0).and_then(|inode| self.front.remove_attribute(&inode, name)), reply);
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.front.to_change(ino.0).and_then(|inode| self.front.remove_attribute(&inode, name));
+        empty(self.front.done(Asked::of(request), removed, Errno::NODATA, || Ok(())), reply);
     }
 
     fn fallocate(

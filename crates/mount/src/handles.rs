@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use headpond_base::ObjectId;
+use headpond_ledger::{HandleEntry, HandleKind, HandleRow, Ledger};
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
@@ -72,31 +73,117 @@ pub(crate) struct DirectoryStream {
 
 /// Open things by their numbers.
 pub(crate) struct Handles<T> {
-    next: AtomicU64,
-    open: RwLock<HashMap<u64, Arc<T>>>,
+    numbers: Numbers,
+    open: RwLock<HashMap<u64, OpenThing<T>>>,
 }
 
-impl<T> Handles<T> {
-    /// No handles.
-    pub(crate) fn new() -> Self {
-        Self { next: AtomicU64::new(1), open: RwLock::default() }
+/// Where numbers of handles come from.
+enum Numbers {
+    /// They end with the process.
+    Own(AtomicU64),
+    /// They outlive it.
+    Lasting(Arc<Ledger>, HandleKind),
+}
+
+/// An open thing, and its row in the ledger.
+struct OpenThing<T> {
+    thing: Arc<T>,
+    entry: Option<HandleEntry>,
+}
+
+/// How a handle came about.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Opening {
+    /// The number of the request.
+    pub(crate) unique: u64,
+    /// The user who asked.
+    pub(crate) opener: u32,
+    /// The flags with which it opens again at the origin.
+    pub(crate) flags: u32,
+}
+
+/// What has a row in the ledger while it is open.
+pub(crate) trait Rowed {
+    /// The number of its inode's row, and whether it may write. `None` if it has no row.
+    fn row(&self) -> Option<(u64, bool)>;
+}
+
+impl Rowed for OpenHandle {
+    fn row(&self) -> Option<(u64, bool)> {
+        Some((self.inode.row(), self.writes))
+    }
+}
+
+impl Rowed for OpenDirectory {
+    fn row(&self) -> Option<(u64, bool)> {
+        Some((self.inode.row(), false))
+    }
+}
+
+impl Rowed for String {
+    fn row(&self) -> Option<(u64, bool)> {
+        None
+    }
+}
+
+impl<T: Rowed> Handles<T> {
+    /// No handles. With a ledger, numbers and rows are there.
+    pub(crate) fn new(ledger: Option<&Arc<Ledger>>, kind: HandleKind) -> Self {
+        let numbers = match ledger {
+            Some(ledger) => Numbers::Lasting(ledger.clone(), kind),
+            None => Numbers::Own(AtomicU64::new(1)),
+        };
+        Self { numbers, open: RwLock::default() }
     }
 
     /// Adds an open thing and numbers it.
-    pub(crate) fn insert(&self, value: T) -> u64 {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(value));
+    pub(crate) fn insert(&self, value: T, how: Opening) -> u64 {
+        let (number, entry) = match &self.numbers {
+            Numbers::Own(next) => (next.fetch_add(1, Ordering::Relaxed), None),
+            Numbers::Lasting(ledger, kind) => {
+                let number = ledger.next_number(*kind);
+                let row = value.row().map(|(inode, writes)| HandleRow {
+                    number,
+                    kind: *kind,
+                    inode,
+                    writes,
+                    atomic: false,
+                    opener: how.opener,
+                    flags: how.flags,
+                    unique: how.unique,
+                    promise: 0,
+                });
+                (number, row.map(|row| ledger.open_handle(&row)))
+            }
+        };
+        self.put(number, value, entry);
         number
+    }
+
+    /// Adds a thing that was open before, under its number.
+    pub(crate) fn put(&self, number: u64, value: T, entry: Option<HandleEntry>) {
+        let thing = OpenThing { thing: Arc::new(value), entry };
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(number, thing);
+    }
+
+    /// Shows a handle's row, if it has one.
+    pub(crate) fn note(&self, number: u64, note: impl FnOnce(&HandleEntry)) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = open.get(&number).and_then(|open| open.entry.as_ref()) {
+            note(entry);
+        }
     }
 
     /// The thing with this number.
     pub(crate) fn get(&self, number: u64) -> Result<Arc<T>, Errno> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned().ok_or(Errno::BADF)
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&number).map(|open| open.thing.clone()).ok_or(Errno::BADF)
     }
 
     /// Closes a handle.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
+        let removed = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        removed.map(|open| open.thing)
     }
 
     /// Whether nothing is open.
@@ -106,6 +193,6 @@ impl<T> Handles<T> {
 
     /// Closes all handles and returns what they had open.
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, value)| value).collect()
+        self.open.write().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, open)| open.thing).collect()
     }
 }

@@ -12,19 +12,23 @@ use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use headpond_door::Workers;
+use headpond_ledger::Ledger;
 use headpond_names::{KnownObject, block_on};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
 
 use crate::MountError;
 use crate::beside::Beside;
 use crate::door::FuseDoor;
-use crate::file_system::{FileSystem, Greeting};
+use crate::file_system::{FileSystem, Greeting, agreement};
 use crate::front::Front;
 use crate::fuse::connection::Connection;
 use crate::fuse::forgetting::Forgetting;
 use crate::fuse::source::source_of;
+use crate::fuse::wire::resend_message;
 use crate::fuse::{mountpoint, relay};
 use crate::insight::Files;
+use crate::lasting::{LastingMount, TakenOver};
 use crate::pond::Pond;
 
 /// The mount to make.
@@ -56,8 +60,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A mount that is served. It ends when this or any other process unmounts it. When dropped, it unmounts if the mount
 /// is not in use.
 pub struct Mounted {
-    /// fuser's threads, and the session that holds the mount. In this order: the mount outlives the serving.
-    session: Option<(BackgroundSession, Session<Greeting>)>,
+    /// fuser's threads, and the session that made the mount, if this process made it. In this order: the mount outlives
+    /// the serving.
+    session: Option<(BackgroundSession, Option<Session<Greeting>>)>,
     mountpoint: PathBuf,
     connection: Connection,
     front: Arc<Front>,
@@ -89,26 +94,138 @@ pub fn mount_with(
     known: &[KnownObject],
     beside: Beside,
 ) -> Result<Mounted, MountError> {
+    mount_lasting(options, root, pond, known, beside, None)
+}
+
+/// The same of a mount that may outlive this process: see [`attach_to`].
+///
+/// # Errors
+/// As of [`mount`].
+pub fn mount_lasting(
+    options: &MountOptions,
+    root: OwnedFd,
+    pond: Arc<dyn Pond>,
+    known: &[KnownObject],
+    beside: Beside,
+    lasting: Option<LastingMount>,
+) -> Result<Mounted, MountError> {
     let place = mountpoint::check(&options.mountpoint, &options.origin)?;
-    let origin_failed =
-        |error: rustix::io::Errno| MountError::Origin { origin: options.origin.clone(), error: error.into() };
+    let origin_failed = |error| origin_failed(options, error);
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
-    let insight = beside.insight.clone();
-    let front = Arc::new(Front::new(root, options.read_only, pond.clone(), known, beside).map_err(origin_failed)?);
-    block_on(front.names.adopt(known));
-    let files: Weak<dyn Files> = Arc::downgrade(&(front.clone() as Arc<dyn Files>));
-    insight.of(files);
-    let mut config = Config::default();
+    agree(lasting.as_ref())?;
+    let (front, _) = front_of(options, root, &pond, known, beside, lasting)?;
+    let mut config = config_of(options);
     config.mount_options = mount_options(options, below);
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads.max(1));
     let place_refused = |error| mountpoint::refusal(&place, error);
     let session = Session::new(Greeting, &place, &config).map_err(place_refused)?;
     let device = Arc::new(session.as_fd().try_clone_to_owned().map_err(place_refused)?);
     let (serving, door) = serve(device.clone(), front.clone(), &config).map_err(place_refused)?;
     pond.serve(Box::new(door));
     let connection = Connection::of(device, &place);
-    Ok(Mounted { session: Some((serving, session)), mountpoint: place, connection, front })
+    Ok(Mounted { session: Some((serving, Some(session))), mountpoint: place, connection, front })
+}
+
+/// A mount that goes on.
+#[derive(Debug)]
+pub struct Attached {
+    /// The mount.
+    pub mounted: Mounted,
+    /// Whether the kernel sends again what was not answered. Linux before 6.9 cannot: the callers of those requests wait
+    /// for ever. The caller of this can only end the connection.
+    pub sends_again: bool,
+    /// How many open files and directories could not be opened again. Requests for them fail.
+    pub lost: usize,
+}
+
+/// Goes on with a mount that a process before this one served. That process must have ended. `device` is a copy of
+/// its [`Mounted::device`], and `lasting` is what it left. Nothing may use the mount point's path before this returns:
+/// nobody would answer.
+///
+/// The origin, the mount point's full path and `read_only` in the options must be those of the mount.
+///
+/// # Errors
+/// If the origin is unfit, or what was left is of another version.
+pub fn attach_to(
+    device: OwnedFd,
+    options: &MountOptions,
+    root: OwnedFd,
+    pond: Arc<dyn Pond>,
+    known: &[KnownObject],
+    beside: Beside,
+    lasting: LastingMount,
+) -> Result<Attached, MountError> {
+    agree(Some(&lasting))?;
+    let (front, inodes) = front_of(options, root, &pond, known, beside, Some(lasting))?;
+    // If this fails, the next process finds what this one found.
+    let leaving = Leaving(front.ledger.clone());
+    let lost = front.take_over(&inodes);
+    // From here on only the kernel and the handles hold them.
+    drop(inodes);
+    let place = &options.mountpoint;
+    let refused = |error| MountError::Mount { mountpoint: place.clone(), error };
+    let device = Arc::new(device);
+    let (serving, door) = serve(device.clone(), front.clone(), &config_of(options)).map_err(refused)?;
+    pond.serve(Box::new(door));
+    let sends_again = match rustix::io::write(&device, &resend_message()) {
+        Ok(_) => true,
+        Err(Errno::INVAL) => false,
+        Err(error) => return Err(refused(error.into())),
+    };
+    leaving.stays();
+    let connection = Connection::of(device, place);
+    let mounted = Mounted { session: Some((serving, None)), mountpoint: place.clone(), connection, front };
+    Ok(Attached { mounted, sends_again, lost })
+}
+
+/// Dropped before what it is for, it leaves the ledger as it is.
+struct Leaving(Option<Arc<Ledger>>);
+
+impl Leaving {
+    fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(ledger) = &self.0 {
+            ledger.leave();
+        }
+    }
+}
+
+fn agree(lasting: Option<&LastingMount>) -> Result<(), MountError> {
+    lasting.map_or(Ok(()), |lasting| lasting.ledger.agree(agreement())).map_err(MountError::Ledger)
+}
+
+fn origin_failed(options: &MountOptions, error: Errno) -> MountError {
+    MountError::Origin { origin: options.origin.clone(), error: error.into() }
+}
+
+fn config_of(options: &MountOptions) -> Config {
+    let mut config = Config::default();
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.max(1));
+    config
+}
+
+/// Everything behind a mount, and the inodes that a process before took in.
+fn front_of(
+    options: &MountOptions,
+    root: OwnedFd,
+    pond: &Arc<dyn Pond>,
+    known: &[KnownObject],
+    beside: Beside,
+    lasting: Option<LastingMount>,
+) -> Result<(Arc<Front>, TakenOver), MountError> {
+    let insight = beside.insight.clone();
+    let made = Front::lasting(root, options.read_only, pond.clone(), known, beside, lasting);
+    let (front, inodes) = made.map_err(|error| origin_failed(options, error))?;
+    let front = Arc::new(front);
+    block_on(front.names.adopt(known));
+    let files: Weak<dyn Files> = Arc::downgrade(&(front.clone() as Arc<dyn Files>));
+    insight.of(files);
+    Ok((front, inodes))
 }
 
 /// Serves the requests from the kernel's device. The returned door is for the pond.
@@ -135,6 +252,14 @@ impl Mounted {
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// A copy of the kernel's device, for whoever keeps the mount if this process ends.
+    ///
+    /// # Errors
+    /// If no descriptor is left.
+    pub fn device(&self) -> io::Result<OwnedFd> {
+        self.connection.device()
     }
 
     /// The number of its device, whose major number is 0. All copies of the mount have it, in all mount namespaces.

@@ -34,7 +34,6 @@ pub(crate) type Inode = headpond_names::Inode<OriginTree>;
 pub(crate) type Known = headpond_names::Known<OfKnown>;
 
 /// All files that the engine may know better than the origin.
-#[cfg(test)]
 pub(crate) type KnownFiles = headpond_names::KnownFiles<OfKnown>;
 
 /// Counts on a file, so that it outlives its last name.

@@ -11,13 +11,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headpond_base::UnixNanos;
+use headpond_ledger::{Ledger, PromiseEntry, PromiseRow};
 use headpond_names::FileKey;
 use headpond_rules::Pid;
 use rustix::io::Errno;
 
 use crate::outcome::ReplyOutcome;
 use crate::processes;
-use crate::tree::Known;
+use crate::tree::{Known, KnownFiles};
 
 /// A file whose writes a program relies on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -42,12 +44,17 @@ struct State {
     holds: bool,
     lost: bool,
     told: HashMap<(FileKey, Pid), Told>,
+    /// All known files, if promises were taken over.
+    files: Option<Arc<KnownFiles>>,
 }
 
 struct Told {
-    known: Arc<Known>,
+    /// `None` if it was promised before this process, and the engine has not opened the file since.
+    known: Option<Arc<Known>>,
     name: String,
     handles: BTreeSet<u64>,
+    /// Its row in the ledger.
+    entry: Option<PromiseEntry>,
 }
 
 impl WholeWrites {
@@ -91,22 +98,56 @@ impl WholeWrites {
         state.files()
     }
 
-    /// Promises whole writes to a process through a handle. `thread` is the thread that asks.
-    pub(crate) fn promise(&self, key: FileKey, known: &Arc<Known>, handle: u64, thread: u32) -> ReplyOutcome<()> {
+    #[cfg(test)]
+    fn promise(&self, key: FileKey, known: &Arc<Known>, handle: u64, thread: u32) -> ReplyOutcome<()> {
+        self.promise_lasting(key, known, handle, thread, None).map(drop)
+    }
+
+    /// Promises whole writes to a process through a handle. `thread` is the thread that asks. Returns the number of the
+    /// promise's row.
+    pub(crate) fn promise_lasting(
+        &self,
+        key: FileKey,
+        known: &Arc<Known>,
+        handle: u64,
+        thread: u32,
+        ledger: Option<&Arc<Ledger>>,
+    ) -> ReplyOutcome<u64> {
         let process = processes::read(thread, 0).ok_or(Errno::NOTTY)?;
         let mut state = self.state();
         if !state.holds {
             return Err(Errno::NOTTY);
         }
         state.forget_the_dead();
+        let Pid { number, born } = process.pid;
+        let row = PromiseRow { process: number, born, inode: key.inode, birth: key.birth.0 };
         let told = state.told.entry((key, process.pid)).or_insert_with(|| Told {
-            known: known.clone(),
+            known: None,
             name: process.name,
             handles: BTreeSet::new(),
+            entry: ledger.map(|ledger| ledger.promise(&row)),
         });
+        told.known = Some(known.clone());
         told.handles.insert(handle);
         known.set_whole(true);
-        Ok(())
+        Ok(told.entry.as_ref().map_or(0, PromiseEntry::number))
+    }
+
+    /// Goes on with a promise of a process before this one.
+    pub(crate) fn take_over(&self, files: &Arc<KnownFiles>, row: PromiseRow, entry: PromiseEntry, handles: Vec<u64>) {
+        let key = FileKey { inode: row.inode, birth: UnixNanos(row.birth) };
+        let process = Pid { number: row.process, born: row.born };
+        let mut state = self.state();
+        state.files = Some(files.clone());
+        files.keep_whole(key, true);
+        let named = processes::read(process.number, 0).filter(|now| now.pid == process);
+        let told = Told {
+            known: files.find(key),
+            name: named.map(|process| process.name).unwrap_or_default(),
+            handles: handles.into_iter().collect(),
+            entry: Some(entry),
+        };
+        state.told.insert((key, process), told);
     }
 
     /// A handle was closed, or its program no longer relies on the promise.
@@ -135,24 +176,28 @@ impl State {
     fn forget_the_dead(&mut self) {
         let mut alive: HashMap<Pid, bool> = HashMap::new();
         let mut let_go = Vec::new();
+        let files = self.files.clone();
         self.told.retain(|(file, process), told| {
             let counts =
                 !told.handles.is_empty() || *alive.entry(*process).or_insert_with(|| processes::lives(*process));
             if !counts {
-                let_go.push((*file, told.known.clone()));
+                let_go.push((*file, told.known.take()));
             }
             counts
         });
         for (file, known) in let_go {
             if !self.told.keys().any(|(other, _)| *other == file) {
-                known.set_whole(false);
+                if let Some(files) = &files {
+                    files.keep_whole(file, false);
+                }
+                known.into_iter().for_each(|known| known.set_whole(false));
             }
         }
     }
 
     fn files(&self) -> Vec<WholeFile> {
         let of = |((_, process), told): (&(FileKey, Pid), &Told)| WholeFile {
-            path: told.known.path(),
+            path: told.known.as_ref().map(|known| known.path()).unwrap_or_default(),
             process: process.number,
             name: told.name.clone(),
         };
@@ -165,8 +210,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::KnownFiles;
-    use headpond_base::{ObjectId, UnixNanos};
+    use headpond_base::ObjectId;
 
     fn file(inode: u64) -> (FileKey, Arc<Known>) {
         let key = FileKey { inode, birth: UnixNanos(1) };

@@ -28,7 +28,7 @@ use crate::tree::Inode;
 
 /// A pond that answers at once, notes its requests, and runs a race before the origin's directories change.
 #[derive(Default)]
-struct Told {
+pub(crate) struct Told {
     changes: Mutex<Vec<Namespace>>,
     first: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     objects: Mutex<HashMap<(u64, UnixNanos), ObjectId>>,

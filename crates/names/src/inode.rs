@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use headpond_base::{Errno, Result};
+use headpond_ledger::Mark;
 
+use crate::inodes::ROOT;
 use crate::known::Known;
+use crate::lasting::{Entry, row_of};
 use crate::places::{Home, NameInDirectory};
 use crate::removed::Removed;
 use crate::slots::{PathHolder, PathInUse, PathSlot};
@@ -48,6 +51,8 @@ pub struct Inode<T: Tree> {
     /// The last attributes, if it is gone.
     last_seen: OnceLock<Box<Found>>,
     lookups: AtomicU64,
+    /// Its row in the ledger, if there is a ledger. The root has none.
+    pub(crate) entry: Option<Box<Entry<T::Path>>>,
     /// The file is gone, and the origin has given its number to another.
     replaced: AtomicBool,
     /// The engine may know an earlier file by its name.
@@ -67,39 +72,66 @@ pub(crate) struct Before<T: Tree> {
     pub(crate) known: Option<Arc<KnownIn<T>>>,
     pub(crate) unsynced: Unsynced,
     pub(crate) newcomer: bool,
+    pub(crate) lookups: u64,
 }
 
 impl<T: Tree> Default for Before<T> {
     fn default() -> Self {
-        Self { managed: false, known: None, unsynced: Unsynced::default(), newcomer: false }
+        Self { managed: false, known: None, unsynced: Unsynced::default(), newcomer: false, lookups: 1 }
     }
 }
 
 impl<T: Tree> Inode<T> {
     pub(crate) fn new(home: &Arc<Home<T>>, node: u64, generation: u64, found: &Found, before: Before<T>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
-            node,
-            key: found.key(),
-            kind: found.kind,
-            managed: before.managed,
-            generation,
-            device: found.device,
-            unsynced: before.unsynced,
-            slot: PathSlot::default(),
-            beside: T::OfInode::default(),
-            writers: AtomicU32::new(0),
-            holds: AtomicU64::new(0),
-            home: Arc::downgrade(home),
-            me: me.clone(),
-            place: Mutex::new(None),
-            last_seen: OnceLock::new(),
-            lookups: AtomicU64::new(1),
-            replaced: AtomicBool::new(false),
-            newcomer: AtomicBool::new(before.newcomer),
-            lost: AtomicBool::new(false),
-            astray: AtomicBool::new(false),
-            known: RwLock::new(before.known),
-            removed: OnceLock::new(),
+        Self::of_row(home, node, generation, found.key(), found, before, None)
+    }
+
+    /// The same of an inode that has a row. Of `found` only what never changes counts.
+    pub(crate) fn of_row(
+        home: &Arc<Home<T>>,
+        node: u64,
+        generation: u64,
+        key: FileKey,
+        found: &Found,
+        before: Before<T>,
+        entry: Option<Entry<T::Path>>,
+    ) -> Arc<Self> {
+        let before_newcomer = before.newcomer;
+        let enter = |mut inode: Self| {
+            let register = home.register.get().filter(|_| inode.entry.is_none() && node != ROOT);
+            if let Some(register) = register {
+                let marks = [(before_newcomer, Mark::Newcomer), (inode.unsynced.is_so(), Mark::Unsynced)];
+                let marks: Vec<Mark> = marks.into_iter().filter_map(|(is, mark)| is.then_some(mark)).collect();
+                inode.entry = Some(Box::new(register.enter(&row_of(&inode), inode.lookups(), &marks)));
+            }
+            inode
+        };
+        Arc::new_cyclic(|me| {
+            enter(Self {
+                node,
+                key,
+                kind: found.kind,
+                managed: before.managed,
+                generation,
+                device: found.device,
+                unsynced: before.unsynced,
+                slot: PathSlot::default(),
+                beside: T::OfInode::default(),
+                writers: AtomicU32::new(0),
+                holds: AtomicU64::new(0),
+                home: Arc::downgrade(home),
+                me: me.clone(),
+                place: Mutex::new(None),
+                last_seen: OnceLock::new(),
+                lookups: AtomicU64::new(before.lookups),
+                entry: entry.map(Box::new),
+                replaced: AtomicBool::new(false),
+                newcomer: AtomicBool::new(before.newcomer),
+                lost: AtomicBool::new(false),
+                astray: AtomicBool::new(false),
+                known: RwLock::new(before.known),
+                removed: OnceLock::new(),
+            })
         })
     }
 
@@ -227,6 +259,7 @@ impl<T: Tree> Inode<T> {
     /// The file is gone, and its number is another file's.
     pub fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Release);
+        self.mark(Mark::Replaced);
     }
 
     /// Whether the engine takes it for a new file at the first open.
@@ -237,6 +270,9 @@ impl<T: Tree> Inode<T> {
     /// The engine knows this file now, and not the earlier one.
     pub(crate) fn set_settled(&self) {
         self.newcomer.store(false, Ordering::Release);
+        if let Some(entry) = &self.entry {
+            entry.row().unmark(Mark::Newcomer);
+        }
     }
 
     /// Whether it can never open again: it has no name, and the engine's part of it is lost.
@@ -247,6 +283,7 @@ impl<T: Tree> Inode<T> {
     /// From now on it can never open again. Call it in the order of the engine's answers.
     pub(crate) fn set_lost(&self) {
         self.lost.store(true, Ordering::Release);
+        self.mark(Mark::Lost);
     }
 
     /// The lookups that the kernel has not given back.
@@ -257,11 +294,17 @@ impl<T: Tree> Inode<T> {
     /// Counts one more lookup. Call it with the lock on the table, as forgetting does.
     pub(crate) fn count_lookup(&self) {
         self.lookups.fetch_add(1, Ordering::Relaxed);
+        if let Some(entry) = &self.entry {
+            entry.row().count_lookup();
+        }
     }
 
     /// Sets the count of lookups. Call it with the table locked.
     pub(crate) fn set_lookups(&self, lookups: u64) {
         self.lookups.store(lookups, Ordering::Release);
+        if let Some(entry) = &self.entry {
+            entry.row().set_lookups(lookups);
+        }
     }
 
     pub(crate) fn place_slot(&self) -> MutexGuard<'_, Option<NameInDirectory<T>>> {
@@ -319,6 +362,11 @@ impl<T: Tree> PathHolder<T::Path> for Inode<T> {
 
     fn can_reopen(&self) -> bool {
         self.place_slot().is_some()
+    }
+
+    fn went(&self) {
+        self.mark(Mark::Gone);
+        self.let_go_of_kept();
     }
 }
 

@@ -26,8 +26,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use headpond_base::{Errno, Result};
+use headpond_ledger::Mark;
 
 use crate::inode::{Before, Inode, KnownIn};
+use crate::lasting::{Lasting, Register, is_foreign};
 use crate::places::Home;
 use crate::unsynced::ForgottenUnsynced;
 use crate::{DeviceNumber, FileKey, FileKind, Found, Freshness, Tree};
@@ -36,7 +38,7 @@ use crate::{DeviceNumber, FileKey, FileKind, Found, Freshness, Tree};
 pub const ROOT: u64 = 1;
 
 /// Numbers from here up are the mount's own: no file system that is a fit origin uses them.
-const FOREIGN: u64 = 1 << 63;
+pub(crate) const FOREIGN: u64 = 1 << 63;
 
 /// Numbers from here up are the front door's own. A file on another file system would get one only after 2^63 others.
 pub const PANEL: u64 = u64::MAX - 0xffff;
@@ -69,6 +71,9 @@ impl<T: Tree> Table<T> {
             // One without a name never comes back.
             if inode.managed && inode.removed().is_none() && !inode.is_gone() && inode.is_unsynced() {
                 self.unsynced.keep(inode.key);
+                if let Some(entry) = &inode.entry {
+                    entry.row().ledger().note_forgotten_unsynced();
+                }
             }
             if inode.node >= FOREIGN {
                 self.foreign.remove(&(inode.device, inode.key.inode));
@@ -115,6 +120,34 @@ impl<T: Tree> Inodes<T> {
         // Without a place, so that it stays open.
         home.open.put(&inode, root);
         Ok(Self { root: inode, root_inode: found.inode, device: found.device, home })
+    }
+
+    /// From now on each inode has a row in the ledger. Call it before the first is taken in.
+    pub(crate) fn last(&self, lasting: &Lasting<T::Path>) {
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.next_foreign = lasting.ledger.next_foreign();
+        if lasting.ledger.forgot_unsynced() {
+            table.unsynced.forget_which();
+        }
+        let _ = self.home.register.set(Register::of(lasting));
+    }
+
+    /// Puts in an inode that a process before this one took in. Of two with one node the one that is not superseded
+    /// counts.
+    pub(crate) fn put(&self, inode: &Arc<Inode<T>>, is_superseded: bool) {
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        if is_foreign(inode.node) {
+            table.foreign.insert((inode.device, inode.key.inode), inode.node);
+        }
+        if !is_superseded || !table.nodes.contains_key(&inode.node) {
+            table.nodes.insert(inode.node, inode.clone());
+        }
+    }
+
+    /// Shows all inodes but the root.
+    pub fn each(&self, mut see: impl FnMut(&Arc<Inode<T>>)) {
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.nodes.values().for_each(&mut see);
     }
 
     /// The mount's root.
@@ -214,7 +247,8 @@ impl<T: Tree> Inodes<T> {
     pub fn take_in_nameless(&self, path: T::Path, found: &Found) -> Arc<Inode<T>> {
         let (inode, replaced) = self.enter(found, None);
         drop(replaced);
-        self.home.open.put(&inode, path);
+        let open = self.home.open.put(&inode, path);
+        inode.keep_path(&open);
         inode
     }
 
@@ -231,6 +265,9 @@ impl<T: Tree> Inodes<T> {
             let node = FOREIGN + table.next_foreign;
             assert!(node < PANEL, "2^63 files were never known");
             table.next_foreign += 1;
+            if let Some(register) = self.home.register.get() {
+                register.ledger().set_next_foreign(table.next_foreign);
+            }
             table.foreign.insert((found.device, found.inode), node);
             node
         });
@@ -246,6 +283,8 @@ impl<T: Tree> Inodes<T> {
             // Another file has the number by now.
             Some(inode) => {
                 let newcomer = inode.key == found.key();
+                // Before the new one has a row: of two, the unmarked one counts.
+                inode.mark(Mark::Superseded);
                 (inode.lookups(), next_generation(inode.generation, found), newcomer)
             }
             None => (0, generation_of(found), false),
@@ -257,9 +296,9 @@ impl<T: Tree> Inodes<T> {
             known: known.and_then(|known| known(key)),
             unsynced: table.unsynced.taken_in(key),
             newcomer,
+            lookups: lookups + 1,
         };
         let inode = Inode::new(&self.home, node, generation, found, before);
-        inode.set_lookups(lookups + 1);
         let replaced = table.nodes.insert(node, inode.clone());
         (inode, replaced)
     }

@@ -10,7 +10,7 @@
 //!   an object from the answer to an open, or from the start, until it releases it. From then on the origin has all
 //!   of the file.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
@@ -172,6 +172,8 @@ struct Table<X> {
     held: BTreeMap<ObjectId, FileKey>,
     /// Files that the engine does not hold and the kernel may have forgotten. The oldest comes first.
     idle: VecDeque<FileKey>,
+    /// Files of which the mount promised, before this process, that writes are whole.
+    whole: BTreeSet<FileKey>,
 }
 
 impl<X: Default> KnownFiles<X> {
@@ -182,7 +184,8 @@ impl<X: Default> KnownFiles<X> {
 
     /// The same, with a limit on the files that it remembers.
     pub fn remembering(recovered: &[KnownObject], remembered: usize) -> Self {
-        let mut table = Table { files: BTreeMap::new(), held: BTreeMap::new(), idle: VecDeque::new() };
+        let mut table =
+            Table { files: BTreeMap::new(), held: BTreeMap::new(), idle: VecDeque::new(), whole: BTreeSet::new() };
         for found in recovered {
             let key = FileKey { inode: found.inode, birth: found.birth };
             table.files.insert(key, Arc::new(Known::new(found.object, found.attributes)));
@@ -207,9 +210,26 @@ impl<X: Default> KnownFiles<X> {
     pub fn opened(&self, key: FileKey, object: ObjectId, attributes: Attributes) -> Arc<Known<X>> {
         let mut table = self.table();
         table.held.insert(object, key);
-        let known = table.files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes)));
+        let known = table.files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes))).clone();
         known.opened(object, attributes);
-        known.clone()
+        if table.whole.contains(&key) {
+            known.set_whole(true);
+        }
+        known
+    }
+
+    /// The mount promised that writes to this file are whole, or nothing relies on that any more. It counts for the
+    /// file whenever the engine opens it.
+    pub fn keep_whole(&self, key: FileKey, whole: bool) {
+        let mut table = self.table();
+        if whole {
+            table.whole.insert(key)
+        } else {
+            table.whole.remove(&key)
+        };
+        if let Some(known) = table.files.get(&key) {
+            known.set_whole(whole);
+        }
     }
 
     /// The engine lets go of an object. Call it only in order with the engine's answers.

@@ -14,13 +14,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Errno, Result};
 
 use crate::inode::Inode;
 use crate::inodes::Table;
+use crate::lasting::Register;
 use crate::moves::DirectoryMoves;
 use crate::slots::{PathHolder, PathInUse, Paths};
 use crate::{Freshness, Tree};
@@ -41,6 +43,8 @@ pub(crate) struct Home<T: Tree> {
     pub(crate) table: RwLock<Table<T>>,
     pub(crate) open: Paths<Inode<T>>,
     pub(crate) moves: DirectoryMoves,
+    /// Where inodes are entered, if anything of the mount outlives the process.
+    pub(crate) register: OnceLock<Register<T::Path>>,
     /// What the kernel forgot last. A program with a file handle may still ask for it.
     forgotten: Mutex<VecDeque<Hold<T>>>,
 }
@@ -49,6 +53,13 @@ pub(crate) struct Home<T: Tree> {
 pub(crate) struct NameInDirectory<T: Tree> {
     pub(crate) parent: Hold<T>,
     pub(crate) name: Box<OsStr>,
+}
+
+impl<T: Tree> NameInDirectory<T> {
+    /// A name in a directory that something holds at this moment.
+    pub(crate) fn of(directory: &Arc<Inode<T>>, name: &[u8]) -> Self {
+        Self { parent: Hold::of(directory), name: OsStr::from_bytes(name).into() }
+    }
 }
 
 /// Keeps an inode in the table.
@@ -94,6 +105,7 @@ impl<T: Tree> Home<T> {
             table: RwLock::default(),
             open: Paths::new(descriptors),
             moves: DirectoryMoves::default(),
+            register: OnceLock::new(),
             forgotten: Mutex::default(),
         }
     }
@@ -186,10 +198,19 @@ impl<T: Tree> Inode<T> {
 
     /// From now on another name leads to it.
     pub(crate) fn set_place(&self, parent: &Arc<Self>, name: &OsStr) {
-        let place = NameInDirectory { parent: Hold::of(parent), name: name.into() };
-        let earlier = self.place_slot().replace(place);
+        let earlier = self.put_place(NameInDirectory::of(parent, name.as_bytes()));
         // Without the lock: it may let go of directories.
         drop(earlier);
+        self.let_go_of_kept();
+    }
+
+    /// Puts a place in, and returns the one before.
+    pub(crate) fn put_place(&self, place: NameInDirectory<T>) -> Option<NameInDirectory<T>> {
+        let mut slot = self.place_slot();
+        if let Some(entry) = &self.entry {
+            entry.row().set_place(place.parent.inode().row(), place.name.as_bytes());
+        }
+        slot.replace(place)
     }
 
     /// The same, if it has no place, or one that does not lead to it.
@@ -205,6 +226,10 @@ impl<T: Tree> Inode<T> {
     }
 
     pub(crate) fn take_place(&self) -> Option<NameInDirectory<T>> {
-        self.place_slot().take()
+        let mut slot = self.place_slot();
+        if let Some(entry) = &self.entry {
+            entry.row().clear_place();
+        }
+        slot.take()
     }
 }

@@ -71,6 +71,8 @@ pub(crate) trait PathHolder<P>: Send + Sync {
     fn slot(&self) -> &PathSlot<P>;
     /// Whether it can open again. Runs with a lock held, and must not ask for a path.
     fn can_reopen(&self) -> bool;
+    /// Its last name went while nothing counted on it.
+    fn went(&self) {}
 }
 
 /// The state of the file; see the picture above.
@@ -156,6 +158,11 @@ impl<P> PathSlot<P> {
         self.life() == Life::Here
     }
 
+    /// Whether its last name is gone, and it is open to its end.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.life() == Life::Kept
+    }
+
     /// Takes the path out for closing, if it may close.
     pub fn close_unused(&self) -> Option<PathInUse<P>> {
         if self.may_close() { self.close() } else { None }
@@ -184,6 +191,11 @@ impl<P> PathSlot<P> {
             drop(self.close());
         }
         ends
+    }
+
+    /// Its last name went in the life of a process before.
+    pub(crate) fn set_gone(&self) {
+        self.settle(Life::Gone);
     }
 
     fn life(&self) -> Life {
@@ -266,6 +278,9 @@ impl<P, H: PathHolder<P>> Closed<P, H> {
 
 impl<P, H: PathHolder<P>> Drop for Closed<P, H> {
     fn drop(&mut self) {
+        if self.gone {
+            self.holder.went();
+        }
         self.holder.slot().settle(if self.gone { Life::Gone } else { Life::Here });
     }
 }

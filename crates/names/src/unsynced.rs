@@ -78,6 +78,11 @@ impl ForgottenUnsynced {
         }
     }
 
+    /// There were some, and nothing says which.
+    pub(crate) fn forget_which(&mut self) {
+        self.any = true;
+    }
+
     /// The kernel met this file again.
     pub(crate) fn taken_in(&mut self, file: FileKey) -> Unsynced {
         let unsynced = Unsynced::default();

@@ -13,11 +13,12 @@ use rustix::io::Errno;
 
 use crate::caller::{self, AsCaller, Caller, Rights};
 use crate::front::Front;
+use crate::front::asked_again::Asked;
 use crate::front::attributes::{KEEP, keep};
 use crate::front::open::creation_mode;
 use crate::fuse::answer::Answer;
 use crate::fuse::wire::Create;
-use crate::handles::{ContentWay, OpenHandle};
+use crate::handles::{ContentWay, OpenHandle, Opening};
 use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::panel::is_panel;
@@ -75,16 +76,24 @@ impl Front {
     }
 
     /// Makes a file without a name in a directory, opens it and answers with it.
-    pub(crate) fn answer_tmpfile(&self, parent: u64, create: Create, caller: Caller, answer: Answer) {
+    pub(crate) fn answer_tmpfile(&self, parent: u64, create: Create, caller: Caller, asked: Asked, answer: Answer) {
+        if let Some((handle, file, attributes)) = self.created_before(asked) {
+            return answer.bytes(&created_body(&attributes, file.inode.generation, handle).0);
+        }
         let made =
             outcome(self.names.inodes.get(parent)).and_then(|parent| self.make_nameless(&parent, create, caller));
         match made {
             Ok((attributes, file)) => {
-                let generation = file.inode.generation;
-                let handle = self.files.insert(file);
+                let (generation, node) = (file.inode.generation, file.inode.node);
+                let how = Opening { unique: asked.unique(), opener: caller.uid, flags: OFlags::RDWR.bits() };
+                let handle = self.files.insert(file, how);
+                self.counted(asked, Some(node));
                 answer.bytes(&created_body(&attributes, generation, handle).0);
             }
-            Err(error) => answer.error(error),
+            Err(error) => {
+                self.counted(asked, None);
+                answer.error(error);
+            }
         }
     }
 

@@ -81,11 +81,18 @@ impl Front {
             }
             START_ATOMIC_WRITE => {
                 self.may_write_atomically(&file, caller)?;
-                return file.atomic_writing.start(&self.atomic_writes, caller.uid).map(|()| Vec::new());
+                file.atomic_writing.start(&self.atomic_writes, caller.uid)?;
+                self.files.note(handle, |row| row.set_atomic(true));
+                return Ok(Vec::new());
             }
-            COMMIT_ATOMIC_WRITE => return self.commit(&file, caller).map(|()| Vec::new()),
+            COMMIT_ATOMIC_WRITE => {
+                let committed = self.commit(&file, caller);
+                self.files.note(handle, |row| row.set_atomic(file.atomic_writing.is_open()));
+                return committed.map(|()| Vec::new());
+            }
             ABORT_ATOMIC_WRITE => {
                 self.abort(&file);
+                self.files.note(handle, |row| row.set_atomic(false));
                 return Ok(Vec::new());
             }
             _ => {}
@@ -93,6 +100,7 @@ impl Front {
         let wanted = given.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
         if wanted == 0 {
             self.whole.closed(file.inode.key, handle);
+            self.files.note(handle, |row| row.set_promise(0));
             return Ok(Vec::new());
         }
         self.promise_whole(&file, handle, caller)?;
@@ -151,7 +159,9 @@ impl Front {
         if self.read_only || !self.goes_through_the_log(known, caller) {
             return Err(Errno::NOTTY);
         }
-        self.whole.promise(file.inode.key, known, handle, caller.pid)
+        let promise = self.whole.promise_lasting(file.inode.key, known, handle, caller.pid, self.ledger.as_ref())?;
+        self.files.note(handle, |row| row.set_promise(promise));
+        Ok(())
     }
 
     /// Whether the mount can make several writes of the caller to the file as one.

@@ -1,6 +1,7 @@
 //! What all groups of operations share. Each group is a file of its own with an `impl Front`. The kernel's requests
 //! come in, and the answers go out, in `file_system.rs`.
 
+pub(crate) mod asked_again;
 pub(crate) mod attributes;
 pub(crate) mod commit;
 pub(crate) mod data;
@@ -22,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 use headpond_door::{InForce, LiveRules};
 use headpond_engine::{Handling, Treatment};
+use headpond_ledger::{HandleKind, Ledger};
 use headpond_names::{KnownObject, MountSettings, ROOT, block_on};
 use headpond_rules::{Direction, Mask};
 use headpond_shard::Budget;
@@ -31,11 +33,13 @@ use rustix::io::Errno;
 use crate::atomic_write::atomic_writes;
 use crate::beside::Beside;
 use crate::caller::Caller;
+use crate::front::asked_again::AskedBefore;
 use crate::front::panel::Shown;
 use crate::fuse::forgetting::Forgetting;
 use crate::handles::{ContentWay, Handles, OpenDirectory, OpenHandle};
 use crate::insight::Insight;
 use crate::kept::KeptTimes;
+use crate::lasting::{LastingMount, TakenOver};
 use crate::outcome::{ReplyOutcome, errno, outcome};
 use crate::pond::{Engine, Names, Pond};
 use crate::reached::Reached;
@@ -48,6 +52,9 @@ use crate::{MARKER_NAME, times};
 /// Everything behind one mount.
 pub(crate) struct Front {
     pub(crate) pond: Arc<dyn Pond>,
+    /// What outlives this process, if anything does.
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    pub(crate) before: AskedBefore,
     pub(crate) names: Names,
     pub(crate) kept_times: KeptTimes,
     pub(crate) files: Handles<OpenHandle>,
@@ -93,6 +100,7 @@ impl Front {
     }
 
     /// Opens the origin's root and looks at what its file system can do.
+    #[cfg(test)]
     pub(crate) fn new(
         root: OwnedFd,
         read_only: bool,
@@ -103,7 +111,21 @@ impl Front {
         Self::remembering(root, read_only, pond, recovered, beside, None)
     }
 
+    /// Opens the origin's root and looks at what its file system can do. Of a mount that outlives this process it
+    /// returns the inodes of the process before, for [`take_over`](Self::take_over).
+    pub(crate) fn lasting(
+        root: OwnedFd,
+        read_only: bool,
+        pond: Arc<dyn Pond>,
+        recovered: &[KnownObject],
+        beside: Beside,
+        lasting: Option<LastingMount>,
+    ) -> ReplyOutcome<(Self, TakenOver)> {
+        Self::start(root, read_only, pond, recovered, beside, (None, lasting))
+    }
+
     /// The same, with a limit on the unused files that it remembers.
+    #[cfg(test)]
     pub(crate) fn remembering(
         root: OwnedFd,
         read_only: bool,
@@ -112,6 +134,17 @@ impl Front {
         beside: Beside,
         remembered: Option<usize>,
     ) -> ReplyOutcome<Self> {
+        Self::start(root, read_only, pond, recovered, beside, (remembered, None)).map(|(front, _)| front)
+    }
+
+    fn start(
+        root: OwnedFd,
+        read_only: bool,
+        pond: Arc<dyn Pond>,
+        recovered: &[KnownObject],
+        beside: Beside,
+        (remembered, lasting): (Option<usize>, Option<LastingMount>),
+    ) -> ReplyOutcome<(Self, TakenOver)> {
         let file_bytes_max = largest_file(&root);
         let budget = beside.descriptors.unwrap_or_else(Budget::of_process);
         let tree = Arc::new(OriginTree::new(
@@ -124,22 +157,32 @@ impl Front {
             hides_open_files: tree.hides_open_files(),
         };
         let engine = Arc::new(Engine(pond.clone()));
-        Ok(Self {
-            names: outcome(block_on(Names::new(tree, root, engine, recovered, settings)))?,
+        let ledger = lasting.as_ref().map(|lasting| lasting.ledger.clone());
+        let (names, taken_over) = match lasting {
+            Some(lasting) => {
+                outcome(block_on(Names::lasting(tree, root, engine, recovered, settings, lasting.for_names())))?
+            }
+            None => (outcome(block_on(Names::new(tree, root, engine, recovered, settings)))?, TakenOver::new()),
+        };
+        let front = Self {
+            names,
             pond,
+            before: ledger.as_deref().map(AskedBefore::of).unwrap_or_default(),
             kept_times: KeptTimes::of(&beside.kept_times),
-            files: Handles::new(),
-            directories: Handles::new(),
+            files: Handles::new(ledger.as_ref(), HandleKind::File),
+            directories: Handles::new(ledger.as_ref(), HandleKind::Directory),
             file_bytes_max,
             read_only,
-            panel: beside.panel.map(Shown::new),
+            panel: beside.panel.map(|panel| Shown::new(panel, ledger.as_ref())),
             insight: beside.insight,
             rules: beside.rules,
             whole: beside.whole,
             atomic_writes: atomic_writes(),
             held: Shares::of(budget.handles),
             forgetting: OnceLock::new(),
-        })
+            ledger,
+        };
+        Ok((front, taken_over))
     }
 
     /// Whether this is headpond's own directory beside the data, which applications do not see.

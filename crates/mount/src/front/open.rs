@@ -6,7 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
-use headpond_names::{Content, FileHandle, block_on};
+use headpond_names::{Content, Created, FileHandle, block_on};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -18,6 +18,7 @@ use crate::outcome::outcome;
 use crate::pond::Engine;
 use crate::privileges;
 use crate::reached::{Reached, pin};
+use crate::shares::Share;
 use crate::tree::{Inode, OriginTree};
 
 /// One count of `Open` in the engine, given back when dropped.
@@ -58,15 +59,30 @@ impl Front {
         let mode = privileges::of_new_file(parent, mode, || Rights::of(request))?;
         let mode = creation_mode(parent, mode, umask);
         let caller = Caller::of(request);
-        // Only a directory on another file system makes a file that bypasses the pool.
-        let elsewhere = parent.device != self.names.inodes.root().device;
-        let held = elsewhere.then(|| self.held_by(request.uid())).transpose()?;
+        let held = self.held_for_new(parent, request.uid())?;
         let created = outcome(block_on(self.names.create(parent, name, mode, writes, &caller)))?;
+        self.opened_new(created, writes, request.uid(), held)
+    }
+
+    /// The share that a new file in a directory takes: only one on another file system bypasses the pool.
+    pub(crate) fn held_for_new(&self, parent: &Inode, user: u32) -> ReplyOutcome<Option<Share>> {
+        let elsewhere = parent.device != self.names.inodes.root().device;
+        elsewhere.then(|| self.held_by(user)).transpose()
+    }
+
+    /// A new file, as the application gets it.
+    pub(crate) fn opened_new(
+        &self,
+        created: Created<OriginTree>,
+        writes: bool,
+        opener: u32,
+        held: Option<Share>,
+    ) -> ReplyOutcome<(FileAttr, OpenHandle)> {
         let attributes = self.attributes_from(&created.inode, &created.found);
         let file = match created.content {
-            Content::Pond(handle) => through_pond(handle, request.uid()),
+            Content::Pond(handle) => through_pond(handle, opener),
             Content::Straight(pinned, file) => {
-                OpenHandle::new(pinned, ContentWay::Straight(file, held.ok_or(Errno::XDEV)?), writes, request.uid())
+                OpenHandle::new(pinned, ContentWay::Straight(file, held.ok_or(Errno::XDEV)?), writes, opener)
             }
         };
         Ok((attributes, file))
@@ -105,7 +121,7 @@ fn through_pond(handle: FileHandle<OriginTree>, opener: u32) -> OpenHandle {
 }
 
 /// Whether an open file may be written.
-fn is_for_writing(flags: OFlags) -> bool {
+pub(crate) fn is_for_writing(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
 }
 

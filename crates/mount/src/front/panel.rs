@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{FileAttr, FileType, INodeNo, ReplyDirectory};
+use headpond_ledger::{HandleKind, Ledger};
 use headpond_names::{PANEL, ROOT};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::front::Front;
-use crate::handles::Handles;
+use crate::handles::{Handles, Opening};
 use crate::outcome::ReplyOutcome;
 use crate::panel::{Panel, Sheet, is_panel};
 use crate::tree::Inode;
@@ -35,8 +36,8 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn new(panel: Arc<dyn Panel>) -> Self {
-        Self { panel, open: Handles::new() }
+    pub(crate) fn new(panel: Arc<dyn Panel>, ledger: Option<&Arc<Ledger>>) -> Self {
+        Self { panel, open: Handles::new(ledger, HandleKind::Sheet) }
     }
 }
 
@@ -87,14 +88,23 @@ impl Front {
         }
         match self.spot(node)? {
             (_, Spot::Directory) => Err(Errno::ISDIR),
-            (shown, Spot::Sheet(sheet)) => Ok(shown.open.insert(shown.panel.text(sheet.name))),
+            (shown, Spot::Sheet(sheet)) => Ok(shown.open.insert(shown.panel.text(sheet.name), Opening::default())),
         }
     }
 
     /// Reads an open text of the panel.
-    pub(crate) fn panel_read(&self, handle: u64, offset: u64, size: u32) -> ReplyOutcome<Vec<u8>> {
+    pub(crate) fn panel_read(&self, node: u64, handle: u64, offset: u64, size: u32) -> ReplyOutcome<Vec<u8>> {
         // An open text can be read to its end, even if the panel is hidden by now.
-        let text = self.panel.as_ref().ok_or(Errno::BADF)?.open.get(handle)?;
+        let open = &self.panel.as_ref().ok_or(Errno::BADF)?.open;
+        let text = match (open.get(handle), &self.ledger) {
+            // It was opened in the life of a process before.
+            (Err(_), Some(_)) => {
+                let (shown, Spot::Sheet(sheet)) = self.spot(node)? else { return Err(Errno::BADF) };
+                open.put(handle, shown.panel.text(sheet.name), None);
+                open.get(handle)?
+            }
+            (text, _) => text?,
+        };
         let from = usize::try_from(offset).map_or(text.len(), |from| from.min(text.len()));
         let to = text.len().min(from + (size as usize).min(READ_MAX));
         Ok(text.as_bytes()[from..to].to_vec())

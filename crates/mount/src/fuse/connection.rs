@@ -7,6 +7,7 @@
 //! Invariant: after a successful [`Connection::abort`] no request comes in any more, and programs that use a copy get
 //! ENOTCONN. The engine keeps what was answered before.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,11 @@ impl Connection {
     /// The connection behind a mount point.
     pub(crate) fn of(device: Arc<OwnedFd>, mountpoint: &Path) -> Self {
         Self { device, number: number_at(mountpoint) }
+    }
+
+    /// A copy of the device.
+    pub(crate) fn device(&self) -> io::Result<OwnedFd> {
+        self.device.try_clone()
     }
 
     /// Whether this connection's mount is on the mount point, and not something mounted there later; as far as can be

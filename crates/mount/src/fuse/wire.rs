@@ -194,6 +194,13 @@ pub(crate) fn forget_message(node: u64, range: Option<&Range<u64>>) -> [u8; ANSW
     message
 }
 
+/// The message that makes the kernel send again every request that was taken and not answered (`FUSE_NOTIFY_RESEND`,
+/// Linux 6.9). Such a request has bit 63 of its number set.
+pub(crate) fn resend_message() -> [u8; ANSWER_HEAD] {
+    const RESEND: i32 = 7;
+    answer_head(0, 0, -RESEND)
+}
+
 /// The body of the answer to a write.
 pub(crate) fn written_body(size: u32) -> [u8; WRITTEN] {
     let mut body = [0; WRITTEN];

@@ -8,6 +8,7 @@
 //! - What is made belongs to the caller.
 
 mod adopt;
+mod done;
 mod open;
 mod removal;
 mod status;
@@ -26,6 +27,7 @@ use crate::file_locks::{Changing, FileLocks};
 use crate::inode::{Inode, KnownIn};
 use crate::inodes::{Inodes, ROOT};
 use crate::known::{KnownFiles, KnownObject};
+use crate::lasting::{Lasting, TakenOver};
 use crate::names::removal::Rename;
 use crate::{Access, ContentStore, FileKey, FileKind, Found, Freshness, Making, RenameFlags, Tree};
 
@@ -81,6 +83,32 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         recovered: &[KnownObject],
         settings: MountSettings,
     ) -> Result<Self> {
+        Self::start(tree, root, pond, recovered, settings, None).await.map(|(names, _)| names)
+    }
+
+    /// The same of a mount that outlives this process. Returns what it took over from the process before.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub async fn lasting(
+        tree: Arc<T>,
+        root: T::Path,
+        pond: Arc<P>,
+        recovered: &[KnownObject],
+        settings: MountSettings,
+        lasting: Lasting<T::Path>,
+    ) -> Result<(Self, TakenOver<T>)> {
+        Self::start(tree, root, pond, recovered, settings, Some(lasting)).await
+    }
+
+    async fn start(
+        tree: Arc<T>,
+        root: T::Path,
+        pond: Arc<P>,
+        recovered: &[KnownObject],
+        settings: MountSettings,
+        lasting: Option<Lasting<T::Path>>,
+    ) -> Result<(Self, TakenOver<T>)> {
         let known = Arc::new(match settings.remembered {
             Some(files) => KnownFiles::remembering(recovered, files),
             None => KnownFiles::new(recovered),
@@ -88,7 +116,23 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
         let files = known.clone();
         pond.when_let_go(Box::new(move |object| files.let_go(object)));
         let inodes = Inodes::new(tree.clone(), root, settings.descriptors).await?;
-        Ok(Self { inodes, known, tree, pond, file_locks: FileLocks::default(), settings })
+        let names = Self { inodes, known, tree, pond, file_locks: FileLocks::default(), settings };
+        let taken_over = match lasting {
+            Some(lasting) => names.take_over(lasting).await,
+            None => TakenOver::new(),
+        };
+        Ok((names, taken_over))
+    }
+
+    async fn take_over(&self, lasting: Lasting<T::Path>) -> TakenOver<T> {
+        self.inodes.last(&lasting);
+        let all = self.inodes.take_over(lasting, |key| self.known.find(key)).await;
+        for inode in all.values().filter(|inode| inode.managed && inode.slot.is_kept()) {
+            if let Some(removed) = self.pond.removed(inode.known().map(|known| known.object())) {
+                inode.set_removed(removed);
+            }
+        }
+        all
     }
 
     /// The mount's root.
@@ -422,7 +466,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     ) {
         // The engine got the stamp along with the change.
         if let Some(inode) = self.inodes.find(source) {
-            inode.unsynced.note();
+            inode.note_unsynced();
         }
         if let Some(moved) = moved {
             moved.rename(self.path_in(to.0, to.1).await);
@@ -487,7 +531,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     async fn lost_name(&self, found: &Found, last: Option<&KnownIn<T>>) {
         match (self.inodes.find(found), last) {
             (Some(inode), Some(known)) => {
-                inode.unsynced.note();
+                inode.note_unsynced();
                 known.touched(self.tree.now());
             }
             (Some(inode), None) => self.changed_at_origin(&inode).await,
@@ -540,7 +584,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// next fsync makes it durable at the origin. The engine also learns the new status change time, so that it does
     /// not take the change for one by others.
     pub async fn changed_at_origin(&self, inode: &Inode<T>) {
-        inode.unsynced.note();
+        inode.note_unsynced();
         let Some(known) = inode.known() else { return };
         if let Ok(found) = inode.look().await {
             let stamp = found.stamp();

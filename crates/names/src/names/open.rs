@@ -248,7 +248,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// # Errors
     /// As of fsync.
     pub async fn sync_status(&self, inode: &Inode<T>, object: ObjectId) -> Result<()> {
-        inode.unsynced.settle(self.pond.sync_origin(object)).await
+        inode.settle_unsynced(self.pond.sync_origin(object)).await
     }
 
     fn handle(pinned: Pinned<T>, counted: Counted<'_, T, P>, writes: bool) -> Result<FileHandle<T>> {

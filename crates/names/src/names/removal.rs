@@ -20,7 +20,7 @@ use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::places::{Home, NameInDirectory};
 use crate::pond::Leaving;
-use crate::slots::Closed;
+use crate::slots::{Closed, PathHolder};
 use crate::{ContentStore, FileKind, Found, RenameFlags, Tree};
 
 /// How long a removal waits for closes, if the origin would hide an open file in its directory. An application that
@@ -95,9 +95,11 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
                 Some(known) => self.pond.leaving(known.object()).await,
                 None => None,
             };
-            if inode.slot.end_kept()
-                && let Some(known) = known
-            {
+            let ended = inode.slot.end_kept();
+            if ended {
+                inode.went();
+            }
+            if ended && let Some(known) = known {
                 file.into_iter().for_each(Leaving::gone);
                 // A new file may have its number by now.
                 self.known.gone_unless_another(inode.key, &known);
@@ -137,12 +139,15 @@ impl<T: Tree, P: ContentStore<T>> Going<T, P> {
         // If its place no longer leads to it, the last attributes must do.
         let Ok(open) = inode.reach().await else { return Becomes::Same };
         if last {
+            inode.keep_path(&open);
             self.home.open.keep(inode, open);
             return Becomes::Nameless;
         }
-        if inode.is_found_by(&self.directory, &self.name)
-            && let Some(place) = self.home.open.hold(inode, open, || inode.take_place())
-        {
+        let leads_to_it = inode.is_found_by(&self.directory, &self.name);
+        if leads_to_it {
+            inode.keep_path(&open);
+        }
+        if leads_to_it && let Some(place) = self.home.open.hold(inode, open, || inode.take_place()) {
             return Becomes::Elsewhere(place);
         }
         Becomes::Same
@@ -186,8 +191,14 @@ impl<T: Tree, P> Drop for Prepared<'_, T, P> {
     fn drop(&mut self) {
         let Some(inode) = &self.going.inode else { return };
         match self.becomes.take() {
-            Some(Becomes::Nameless) => inode.slot.stays(),
-            Some(Becomes::Elsewhere(place)) => *inode.place_slot() = Some(place),
+            Some(Becomes::Nameless) => {
+                inode.slot.stays();
+                inode.let_go_of_kept();
+            }
+            Some(Becomes::Elsewhere(place)) => {
+                drop(inode.put_place(place));
+                inode.let_go_of_kept();
+            }
             // The drop puts back what was leaving.
             Some(Becomes::Nothing { .. } | Becomes::Same) | None => {}
         }
