@@ -245,7 +245,10 @@ impl InodeEntry {
 
     /// Whether no name leads to it, and the keeper could not take its descriptor.
     pub fn set_unkept(&self, is_unkept: bool) {
-        match (self.row.is_some() && self.has(Mark::Unkept), is_unkept) {
+        if self.row.is_none() {
+            return;
+        }
+        match (self.has(Mark::Unkept), is_unkept) {
             (false, true) => {
                 self.mark(Mark::Unkept);
                 self.ledger.lacks_one();

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use headpond_base::Errno as EngineErrno;
 use headpond_ledger::{HandleKind, HandleRow, Ledger};
@@ -120,6 +121,17 @@ impl Front {
             self.whole.take_over(&self.names.known, row, entry, handles);
         }
         lost
+    }
+
+    /// Says once that the ledger has no room, and again when it had room and has none.
+    pub(crate) fn says_what_it_lacks(&self, ledger: &Ledger) {
+        let lacks = ledger.missing() > 0;
+        if self.said.load(Ordering::Relaxed) != lacks && self.said.swap(lacks, Ordering::Relaxed) != lacks && lacks {
+            eprintln!(
+                "headpond: more files are in use than can be noted. If this process ends before some are closed or \
+                 forgotten, no other can go on with the mount"
+            );
+        }
     }
 
     fn open_as_before(&self, inode: &Arc<Inode>, row: &HandleRow) -> ReplyOutcome<OpenHandle> {

@@ -163,14 +163,15 @@ pub fn attach_to(
     drop(inodes);
     let place = &options.mountpoint;
     let refused = |error| MountError::Mount { mountpoint: place.clone(), error };
-    let device = Arc::new(device);
-    let (serving, door) = serve(device.clone(), front.clone(), &config_of(options)).map_err(refused)?;
-    pond.serve(Box::new(door));
+    // Before the first request is taken: the kernel would send that one again, too.
     let sends_again = match rustix::io::write(&device, &resend_message()) {
         Ok(_) => true,
         Err(Errno::INVAL) => false,
         Err(error) => return Err(refused(error.into())),
     };
+    let device = Arc::new(device);
+    let (serving, door) = serve(device.clone(), front.clone(), &config_of(options)).map_err(refused)?;
+    pond.serve(Box::new(door));
     leaving.stays();
     let connection = Connection::of(device, place);
     let mounted = Mounted { session: Some((serving, None)), mountpoint: place.clone(), connection, front };

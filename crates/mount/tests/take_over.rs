@@ -2,14 +2,15 @@
 //! they have open.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
+#[path = "bench/keeper.rs"]
+mod keeper;
 #[path = "bench/straight.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod straight;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,16 +21,12 @@ use std::time::Duration;
 use headpond_base::{ObjectId, Result};
 use headpond_door::Door;
 use headpond_engine::{Namespace, Request};
-use headpond_mount::{
-    Beside, DescriptorKeeper, Done, LastingMount, Ledger, MountOptions, Mounted, Operation, Pond, Room, attach_to,
-    mount_lasting,
-};
+use headpond_mount::{Beside, Done, Ledger, MountOptions, Mounted, Operation, Pond, attach_to, mount_lasting};
+use keeper::{Kept, ROOM};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use straight::Straight;
-
-const ROOM: Room = Room { inodes: 8192, handles: 64 };
 
 /// The stand-in for the engine, on a thread that serves the mount until it dies.
 struct Mortal {
@@ -85,21 +82,6 @@ impl Pond for Mortal {
     }
 }
 
-/// What the process above the servers keeps.
-#[derive(Default)]
-struct Kept(Mutex<BTreeMap<u64, OwnedFd>>);
-
-impl DescriptorKeeper for Kept {
-    fn keep(&self, number: u64, file: BorrowedFd<'_>) -> io::Result<()> {
-        self.0.lock().unwrap().insert(number, file.try_clone_to_owned()?);
-        Ok(())
-    }
-
-    fn let_go(&self, number: u64) {
-        self.0.lock().unwrap().remove(&number);
-    }
-}
-
 struct Bench {
     _directory: tempfile::TempDir,
     options: MountOptions,
@@ -117,11 +99,10 @@ impl Bench {
         fs::create_dir(&origin).unwrap();
         fs::create_dir(&mountpoint).unwrap();
         let options = MountOptions { origin, mountpoint, allow_other: false, threads: 2, read_only: false };
-        let words: Vec<AtomicU64> = (0..ROOM.words()).map(|_| AtomicU64::new(0)).collect();
-        let words: &'static [AtomicU64] = Box::leak(words.into_boxed_slice());
+        let words = keeper::words();
         let (pond, keeper) = (Mortal::start(), Arc::new(Kept::default()));
         let ledger = Ledger::create(words, ROOM).unwrap();
-        let lasting = LastingMount { ledger: ledger.clone(), keeper: keeper.clone(), kept: BTreeMap::new() };
+        let lasting = keeper::lasting(&ledger, &keeper);
         let root = File::open(&options.origin).unwrap().into();
         let beside = Beside::default();
         let mounted = mount_lasting(&options, root, pond.clone(), &[], beside, Some(lasting)).unwrap();
@@ -142,16 +123,10 @@ impl Bench {
         std::mem::forget(self.pond.clone());
         self.ledger.leave();
         meanwhile(&device);
-        // A copy: what is left of the dead server writes to its own words.
-        let words = self.words.iter().map(|word| AtomicU64::new(word.load(Ordering::SeqCst))).collect();
-        self.words = Box::leak(Vec::into_boxed_slice(words));
+        self.words = keeper::copy_of(self.words);
         self.ledger = Ledger::open(self.words).unwrap();
         self.pond = Mortal::start();
-        let kept = std::mem::take(&mut *self.keeper.0.lock().unwrap());
-        for (number, file) in &kept {
-            self.keeper.keep(*number, file.as_fd()).unwrap();
-        }
-        let lasting = LastingMount { ledger: self.ledger.clone(), keeper: self.keeper.clone(), kept };
+        let lasting = keeper::lasting(&self.ledger, &self.keeper);
         let root = File::open(&self.options.origin).unwrap().into();
         let beside = Beside::default();
         let attached = attach_to(device, &self.options, root, self.pond.clone(), &[], beside, lasting).unwrap();
@@ -161,7 +136,7 @@ impl Bench {
     }
 
     fn kept(&self) -> usize {
-        self.keeper.0.lock().unwrap().len()
+        self.keeper.count()
     }
 }
 

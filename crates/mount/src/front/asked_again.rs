@@ -114,6 +114,7 @@ impl Front {
     /// taken back.
     pub(crate) fn counted(&self, asked: Asked, node: Option<u64>) {
         let Some(ledger) = &self.ledger else { return };
+        self.says_what_it_lacks(ledger);
         if let Some(node) = node.filter(|node| *node != ROOT && !is_panel(*node)) {
             ledger.note_counted(asked.unique(), node);
         }

@@ -19,6 +19,7 @@ pub(crate) mod xattr;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use headpond_door::{InForce, LiveRules};
@@ -55,6 +56,8 @@ pub(crate) struct Front {
     /// What outlives this process, if anything does.
     pub(crate) ledger: Option<Arc<Ledger>>,
     pub(crate) before: AskedBefore,
+    /// It has said that no other process could go on with the mount.
+    pub(crate) said: AtomicBool,
     pub(crate) names: Names,
     pub(crate) kept_times: KeptTimes,
     pub(crate) files: Handles<OpenHandle>,
@@ -167,6 +170,7 @@ impl Front {
         let front = Self {
             names,
             pond,
+            said: AtomicBool::new(false),
             before: ledger.as_deref().map(AskedBefore::of).unwrap_or_default(),
             kept_times: KeptTimes::of(&beside.kept_times),
             files: Handles::new(ledger.as_ref(), HandleKind::File),

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use headpond_base::{Errno, Result};
+use headpond_engine::Namespace;
 
 use crate::inode::Inode;
 use crate::names::open::Created;
@@ -127,6 +128,19 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             return Ok(false);
         }
         self.is_found_by(&there, to).await;
+        let moved = self.known_file(&there);
+        if !flags.exchanges() && (moved.is_some() || there.kind == FileKind::Directory) {
+            // The log may lack it. To say it twice is as to say it once.
+            let change = Namespace::Rename {
+                moved: moved.map(|known| known.object()),
+                replaced: None,
+                from: self.path_in(from.0, from.1).await,
+                to: self.path_in(to.0, to.1).await,
+                exchange: false,
+            };
+            let stamp = there.stamp();
+            self.pond.namespace(Some(change), Box::pin(async move { Ok(Some(stamp)) })).await?;
+        }
         if let Some(other) = left.filter(|_| flags.exchanges()) {
             self.is_found_by(&other, from).await;
         }
