@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Ledger;
+use crate::MountLedger;
 use crate::layout::{AT_NEXT_COUNTED, AT_NEXT_EXCHANGE, COUNTED, EXCHANGES};
 
 /// A file that a request moves: its key.
@@ -22,7 +22,7 @@ pub struct ExchangeRow {
     pub birth: i64,
 }
 
-impl Ledger {
+impl MountLedger {
     /// A lookup of this node was just counted for a request. Call it before the answer.
     pub fn note_counted(&self, unique: u64, node: u64) {
         let at = self.layout.counted + 2 * next(self.words.add(AT_NEXT_COUNTED, 1), COUNTED);

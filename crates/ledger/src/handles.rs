@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::Ledger;
+use crate::MountLedger;
 use crate::layout::AT_NUMBERS;
 
 const NUMBER: usize = 0;
@@ -57,12 +57,12 @@ pub struct HandleRow {
 /// A handle's row. It counts until this is dropped.
 #[derive(Debug)]
 pub struct HandleEntry {
-    ledger: Arc<Ledger>,
+    ledger: Arc<MountLedger>,
     /// None if there was no room.
     row: Option<u32>,
 }
 
-impl Ledger {
+impl MountLedger {
     /// A number for a new handle. None comes twice, whatever ends.
     #[must_use]
     pub fn next_number(&self, kind: HandleKind) -> u64 {

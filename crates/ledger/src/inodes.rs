@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::Ledger;
+use crate::MountLedger;
 use crate::layout::PLACE_WORDS;
 use crate::table::Extent;
 use crate::words::Words;
@@ -46,7 +46,7 @@ pub struct InodeRow {
 /// What may become of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub enum Mark {
+pub enum InodeMark {
     /// The engine may know an earlier file by its name.
     Newcomer = 1,
     /// The file is gone, and the origin gave its number to another.
@@ -91,7 +91,7 @@ pub struct StoredInode {
 impl StoredInode {
     /// Whether it has this mark.
     #[must_use]
-    pub const fn has(&self, mark: Mark) -> bool {
+    pub const fn has(&self, mark: InodeMark) -> bool {
         self.marks & mark as u64 != 0
     }
 }
@@ -99,14 +99,14 @@ impl StoredInode {
 /// An inode's row. It counts until this is dropped.
 #[derive(Debug)]
 pub struct InodeEntry {
-    ledger: Arc<Ledger>,
+    ledger: Arc<MountLedger>,
     /// None if there was no room.
     row: Option<u32>,
 }
 
-impl Ledger {
+impl MountLedger {
     /// Enters an inode, without a place.
-    pub fn enter(self: &Arc<Self>, inode: &InodeRow, lookups: u64, marks: &[Mark]) -> InodeEntry {
+    pub fn enter(self: &Arc<Self>, inode: &InodeRow, lookups: u64, marks: &[InodeMark]) -> InodeEntry {
         let row = self.inodes.take();
         match row {
             Some(row) => {
@@ -230,14 +230,14 @@ impl InodeEntry {
     }
 
     /// It has this mark from now on.
-    pub fn mark(&self, mark: Mark) {
+    pub fn mark(&self, mark: InodeMark) {
         if let Some(at) = self.at(MARKS) {
             self.ledger.words.mark(at, mark as u64);
         }
     }
 
     /// It has this mark no more.
-    pub fn unmark(&self, mark: Mark) {
+    pub fn unmark(&self, mark: InodeMark) {
         if let Some(at) = self.at(MARKS) {
             self.ledger.words.unmark(at, mark as u64);
         }
@@ -248,13 +248,13 @@ impl InodeEntry {
         if self.row.is_none() {
             return;
         }
-        match (self.has(Mark::Unkept), is_unkept) {
+        match (self.has(InodeMark::Unkept), is_unkept) {
             (false, true) => {
-                self.mark(Mark::Unkept);
+                self.mark(InodeMark::Unkept);
                 self.ledger.lacks_one();
             }
             (true, false) => {
-                self.unmark(Mark::Unkept);
+                self.unmark(InodeMark::Unkept);
                 self.ledger.lacks_one_less();
             }
             _ => {}
@@ -263,13 +263,13 @@ impl InodeEntry {
 
     /// Whether it has this mark.
     #[must_use]
-    pub fn has(&self, mark: Mark) -> bool {
+    pub fn has(&self, mark: InodeMark) -> bool {
         self.at(MARKS).is_some_and(|at| self.ledger.words.get(at) & mark as u64 != 0)
     }
 
     /// The ledger that it is in.
     #[must_use]
-    pub const fn ledger(&self) -> &Arc<Ledger> {
+    pub const fn ledger(&self) -> &Arc<MountLedger> {
         &self.ledger
     }
 

@@ -40,14 +40,14 @@ pub(crate) const EXCHANGES: usize = 256;
 
 /// How much a ledger has room for. The memory is sparse: only what is used takes any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct LedgerRoom {
     /// Inodes that the kernel knows. Each takes 336 bytes.
     pub inodes: u32,
     /// Open files and directories. Each takes 64 bytes.
     pub handles: u32,
 }
 
-impl Room {
+impl LedgerRoom {
     /// The usual room: a machine with 16 GiB keeps about as many inodes in its memory, and so many descriptors are open
     /// only on servers with thousands of clients. 92 MB if all are in use.
     pub const USUAL: Self = Self { inodes: 1 << 18, handles: 1 << 16 };
@@ -73,7 +73,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn of(room: Room) -> Self {
+    pub(crate) fn of(room: LedgerRoom) -> Self {
         let mut next = HEADER;
         let mut mark = AT_MARKS;
         let mut table = |width, rows| {

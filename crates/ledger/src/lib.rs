@@ -6,7 +6,7 @@
 //!   place is written into a row of its own, and then one word of the inode's row changes.
 //! - A row is written before the kernel has the answer that depends on it, and cleared before the kernel's word that
 //!   ends it is answered. So a successor knows all that the kernel holds. It may know something that the kernel never
-//!   heard of: that stays until the unmount, unless the request is sent again ([`Ledger::counted`]).
+//!   heard of: that stays until the unmount, unless the request is sent again ([`MountLedger::counted`]).
 //! - What has no row for want of room is counted. A successor refuses as long as there is any.
 //!
 //! Price: for each new inode, name or handle a lock that is never held for long, and some stores to memory; none for
@@ -26,8 +26,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use asked::ExchangeRow;
 pub use handles::{HandleEntry, HandleKind, HandleRow};
-pub use inodes::{InodeEntry, InodeRow, Mark, PlaceRow, StoredInode};
-pub use layout::Room;
+pub use inodes::{InodeEntry, InodeMark, InodeRow, PlaceRow, StoredInode};
+pub use layout::LedgerRoom;
 pub use promises::{PromiseEntry, PromiseRow};
 
 use layout::{
@@ -39,7 +39,7 @@ use words::Words;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct MountLedger {
     words: Words,
     layout: Layout,
     inodes: Table,
@@ -86,12 +86,12 @@ impl fmt::Display for LedgerRefusal {
 
 impl std::error::Error for LedgerRefusal {}
 
-impl Ledger {
+impl MountLedger {
     /// A new ledger in words that are all 0.
     ///
     /// # Errors
     /// If there are too few words.
-    pub fn create(words: &'static [AtomicU64], room: Room) -> Result<Arc<Self>, LedgerRefusal> {
+    pub fn create(words: &'static [AtomicU64], room: LedgerRoom) -> Result<Arc<Self>, LedgerRefusal> {
         let words = Words::over(words);
         enough(words, room.words())?;
         words.set(AT_INODES, room.inodes.into());
@@ -113,7 +113,7 @@ impl Ledger {
         }
         let [inodes, handles] = [AT_INODES, AT_HANDLES].map(|at| u32::try_from(words.get(at)));
         let (Ok(inodes), Ok(handles)) = (inodes, handles) else { return Err(LedgerRefusal::Layout) };
-        let room = Room { inodes, handles };
+        let room = LedgerRoom { inodes, handles };
         enough(words, room.words())?;
         match words.get(AT_MISSING) {
             0 => Ok(Arc::new(Self::over(words, Layout::of(room)))),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::Ledger;
+use crate::MountLedger;
 
 /// A promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,12 +24,12 @@ pub struct PromiseRow {
 /// A promise's row. It counts until this is dropped.
 #[derive(Debug)]
 pub struct PromiseEntry {
-    ledger: Arc<Ledger>,
+    ledger: Arc<MountLedger>,
     /// None if there was no room.
     row: Option<u32>,
 }
 
-impl Ledger {
+impl MountLedger {
     /// Enters a promise.
     pub fn promise(self: &Arc<Self>, promise: &PromiseRow) -> PromiseEntry {
         let row = self.promises.take();

@@ -3,9 +3,9 @@
 use super::words::dies_after;
 use super::*;
 
-const ROOM: Room = Room { inodes: 4, handles: 3 };
+const ROOM: LedgerRoom = LedgerRoom { inodes: 4, handles: 3 };
 
-fn memory(room: Room) -> &'static [AtomicU64] {
+fn memory(room: LedgerRoom) -> &'static [AtomicU64] {
     let words: Vec<AtomicU64> = (0..room.words()).map(|_| AtomicU64::new(0)).collect();
     Box::leak(words.into_boxed_slice())
 }
@@ -31,14 +31,14 @@ const fn handle(number: u64) -> HandleRow {
 /// What a successor sees, as text.
 fn seen(words: &'static [AtomicU64]) -> String {
     dies_after(u64::MAX);
-    let ledger = match Ledger::open(words) {
+    let ledger = match MountLedger::open(words) {
         Ok(ledger) => ledger,
         Err(refusal) => return format!("{refusal:?}"),
     };
     let inodes: Vec<_> = ledger.stored_inodes();
     let inodes: Vec<_> = inodes
         .iter()
-        .map(|stored| (stored.row, stored.lookups, stored.place.clone(), stored.has(Mark::Kept)))
+        .map(|stored| (stored.row, stored.lookups, stored.place.clone(), stored.has(InodeMark::Kept)))
         .collect();
     let handles = ledger.stored_handles();
     let handles: Vec<_> = handles.iter().map(|(row, _)| *row).collect();
@@ -47,12 +47,15 @@ fn seen(words: &'static [AtomicU64]) -> String {
 
 /// Does something in memory of its own as often as it has stores, and dies after each of them. Returns the different
 /// things that a successor sees, in order.
-fn lives(before: impl Fn(&Arc<Ledger>) -> Vec<InodeEntry>, act: impl Fn(&Arc<Ledger>, Vec<InodeEntry>)) -> Vec<String> {
+fn lives(
+    before: impl Fn(&Arc<MountLedger>) -> Vec<InodeEntry>,
+    act: impl Fn(&Arc<MountLedger>, Vec<InodeEntry>),
+) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for stores in 0.. {
         let words = memory(ROOM);
         dies_after(u64::MAX);
-        let ledger = Ledger::create(words, ROOM).unwrap();
+        let ledger = MountLedger::create(words, ROOM).unwrap();
         let entries = before(&ledger);
         dies_after(stores);
         act(&ledger, entries);
@@ -72,15 +75,15 @@ fn lives(before: impl Fn(&Arc<Ledger>) -> Vec<InodeEntry>, act: impl Fn(&Arc<Led
 
 #[test]
 fn an_inode_is_there_whole_or_not_at_all() {
-    let none = |_: &Arc<Ledger>| Vec::new();
-    let all = lives(none, |ledger, _| std::mem::forget(ledger.enter(&inode(5), 1, &[Mark::Kept])));
+    let none = |_: &Arc<MountLedger>| Vec::new();
+    let all = lives(none, |ledger, _| std::mem::forget(ledger.enter(&inode(5), 1, &[InodeMark::Kept])));
     assert_eq!(all.len(), 2, "{all:#?}");
     assert!(all[1].contains("node: 5") && all[1].contains("birth: -7"), "{}", all[1]);
 }
 
 #[test]
 fn a_place_is_the_old_one_or_the_new_one() {
-    let before = |ledger: &Arc<Ledger>| {
+    let before = |ledger: &Arc<MountLedger>| {
         let entry = ledger.enter(&inode(5), 1, &[]);
         entry.set_place(0, b"a name of some length");
         vec![entry]
@@ -97,13 +100,13 @@ fn a_place_is_the_old_one_or_the_new_one() {
 
 #[test]
 fn an_inode_that_goes_is_gone_in_one_step_and_its_rows_are_used_again() {
-    let before = |ledger: &Arc<Ledger>| {
+    let before = |ledger: &Arc<MountLedger>| {
         let entry = ledger.enter(&inode(5), 1, &[]);
         entry.set_place(0, b"name");
         vec![entry]
     };
     assert_eq!(lives(before, |_, entries| drop(entries)).len(), 2);
-    let ledger = Ledger::create(memory(ROOM), ROOM).unwrap();
+    let ledger = MountLedger::create(memory(ROOM), ROOM).unwrap();
     for _ in 0..100 {
         let entries: Vec<_> = (1..=4).map(|node| ledger.enter(&inode(node), 1, &[])).collect();
         entries.iter().for_each(|entry| entry.set_place(0, b"name"));
@@ -114,7 +117,7 @@ fn an_inode_that_goes_is_gone_in_one_step_and_its_rows_are_used_again() {
 
 #[test]
 fn a_handle_is_there_whole_or_not_at_all() {
-    let none = |_: &Arc<Ledger>| Vec::new();
+    let none = |_: &Arc<MountLedger>| Vec::new();
     let all = lives(none, |ledger, _| std::mem::forget(ledger.open_handle(&handle(3))));
     assert_eq!(all.len(), 2, "{all:#?}");
     assert!(all[1].contains(&format!("{:?}", handle(3))), "{}", all[1]);
@@ -122,13 +125,13 @@ fn a_handle_is_there_whole_or_not_at_all() {
 
 #[test]
 fn what_was_done_for_a_request_is_noted_whole_or_not_at_all() {
-    let none = |_: &Arc<Ledger>| Vec::new();
+    let none = |_: &Arc<MountLedger>| Vec::new();
     let all = lives(none, |ledger, _| ledger.note_counted(7, 9));
     assert_eq!(all.len(), 2, "{all:#?}");
     let moved = ExchangeRow { inode: 5, birth: -3 };
     let all = lives(none, |ledger, _| ledger.note_exchange(7, moved));
     assert_eq!(all.len(), 2, "{all:#?}");
-    let ledger = Ledger::create(memory(ROOM), ROOM).unwrap();
+    let ledger = MountLedger::create(memory(ROOM), ROOM).unwrap();
     (1..=5000).for_each(|unique| ledger.note_counted(unique, unique + 1));
     let counted = ledger.counted();
     assert_eq!((counted.len(), counted.get(&5000), counted.get(&900)), (4096, Some(&5001), None));
@@ -137,25 +140,25 @@ fn what_was_done_for_a_request_is_noted_whole_or_not_at_all() {
 #[test]
 fn a_successor_refuses_while_anything_has_no_row_and_goes_on_after_that() {
     let words = memory(ROOM);
-    let ledger = Ledger::create(words, ROOM).unwrap();
+    let ledger = MountLedger::create(words, ROOM).unwrap();
     let mut entries: Vec<_> = (1..=6).map(|node| ledger.enter(&inode(node), 1, &[])).collect();
-    assert_eq!(Ledger::open(words).err(), Some(LedgerRefusal::Incomplete(2)));
+    assert_eq!(MountLedger::open(words).err(), Some(LedgerRefusal::Incomplete(2)));
     entries.truncate(5);
-    assert_eq!(Ledger::open(words).err(), Some(LedgerRefusal::Incomplete(1)));
+    assert_eq!(MountLedger::open(words).err(), Some(LedgerRefusal::Incomplete(1)));
     entries.truncate(4);
-    assert_eq!(Ledger::open(words).unwrap().counts().0, 4);
+    assert_eq!(MountLedger::open(words).unwrap().counts().0, 4);
 }
 
 #[test]
 fn numbers_do_not_come_twice_and_another_layout_is_refused() {
     let words = memory(ROOM);
-    let ledger = Ledger::create(words, ROOM).unwrap();
+    let ledger = MountLedger::create(words, ROOM).unwrap();
     let numbers = [HandleKind::File, HandleKind::File, HandleKind::Directory].map(|kind| ledger.next_number(kind));
     assert_eq!(numbers, [1, 2, 1]);
     drop(ledger);
-    let ledger = Ledger::open(words).unwrap();
+    let ledger = MountLedger::open(words).unwrap();
     assert_eq!(ledger.next_number(HandleKind::File), 3);
     assert_eq!((ledger.agree(5), ledger.agree(5), ledger.agree(6)), (Ok(()), Ok(()), Err(LedgerRefusal::Agreement)));
-    assert_eq!(Ledger::open(memory(ROOM)).err(), Some(LedgerRefusal::Layout));
-    assert!(matches!(Ledger::open(&words[..100]).err(), Some(LedgerRefusal::Words { .. })));
+    assert_eq!(MountLedger::open(memory(ROOM)).err(), Some(LedgerRefusal::Layout));
+    assert!(matches!(MountLedger::open(&words[..100]).err(), Some(LedgerRefusal::Words { .. })));
 }

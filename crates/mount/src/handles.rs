@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use headpond_base::ObjectId;
-use headpond_ledger::{HandleEntry, HandleKind, HandleRow, Ledger};
+use headpond_ledger::{HandleEntry, HandleKind, HandleRow, MountLedger};
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
@@ -82,7 +82,7 @@ enum Numbers {
     /// They end with the process.
     Own(AtomicU64),
     /// They outlive it.
-    Lasting(Arc<Ledger>, HandleKind),
+    Lasting(Arc<MountLedger>, HandleKind),
 }
 
 /// An open thing, and its row in the ledger.
@@ -128,7 +128,7 @@ impl Rowed for String {
 
 impl<T: Rowed> Handles<T> {
     /// No handles. With a ledger, numbers and rows are there.
-    pub(crate) fn new(ledger: Option<&Arc<Ledger>>, kind: HandleKind) -> Self {
+    pub(crate) fn new(ledger: Option<&Arc<MountLedger>>, kind: HandleKind) -> Self {
         let numbers = match ledger {
             Some(ledger) => Numbers::Lasting(ledger.clone(), kind),
             None => Numbers::Own(AtomicU64::new(1)),

@@ -50,7 +50,7 @@ pub use beside::Beside;
 pub use error::MountError;
 pub use fuse::mountpoint::daemon_is_gone;
 pub use fuse::source::path_of_source;
-pub use headpond_ledger::{Ledger, LedgerRefusal, Room};
+pub use headpond_ledger::{LedgerRefusal, LedgerRoom, MountLedger};
 pub use headpond_names::KnownObject;
 pub use insight::{FileUse, Insight};
 pub use kept::{KEPT_TIMES_MAX, KeptTime};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use headpond_door::Workers;
-use headpond_ledger::Ledger;
+use headpond_ledger::MountLedger;
 use headpond_names::{KnownObject, block_on};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -179,7 +179,7 @@ pub fn attach_to(
 }
 
 /// Dropped before what it is for, it leaves the ledger as it is.
-struct Leaving(Option<Arc<Ledger>>);
+struct Leaving(Option<Arc<MountLedger>>);
 
 impl Leaving {
     fn stays(mut self) {

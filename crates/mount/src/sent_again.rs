@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fuser::{BackgroundSession, Config, SessionACL};
 use headpond_door::Workers;
-use headpond_ledger::{Ledger, Room};
+use headpond_ledger::{LedgerRoom, MountLedger};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
@@ -24,6 +24,7 @@ use crate::caller::Caller;
 use crate::file_system::FileSystem;
 use crate::front::Front;
 use crate::front::asked_again::Asked;
+use crate::front::ioctl::{ATOMIC_WRITE_SET, COMMIT_ATOMIC_WRITE, START_ATOMIC_WRITE};
 use crate::fuse::answer::Answer;
 use crate::fuse::relay::{self, Socket};
 use crate::fuse::wire::{ANSWER_HEAD, Create, HEAD, RequestHead};
@@ -31,7 +32,7 @@ use crate::lasting::{DescriptorKeeper, LastingMount};
 use crate::without_kernel::Told;
 
 const AGAIN: u64 = 1 << 63;
-const ROOM: Room = Room { inodes: 64, handles: 16 };
+const ROOM: LedgerRoom = LedgerRoom { inodes: 64, handles: 16 };
 
 mod opcode {
     pub(super) const LOOKUP: u32 = 1;
@@ -48,6 +49,7 @@ mod opcode {
     pub(super) const SETXATTR: u32 = 21;
     pub(super) const REMOVEXATTR: u32 = 24;
     pub(super) const OPENDIR: u32 = 27;
+    pub(super) const IOCTL: u32 = 39;
     pub(super) const RELEASEDIR: u32 = 29;
     pub(super) const CREATE: u32 = 35;
     pub(super) const RENAME2: u32 = 45;
@@ -55,10 +57,13 @@ mod opcode {
 
 /// Keeps descriptors as a process above this one would.
 #[derive(Default)]
-struct Kept(Mutex<BTreeMap<u64, OwnedFd>>);
+struct Kept(Mutex<BTreeMap<u64, OwnedFd>>, AtomicBool);
 
 impl DescriptorKeeper for Kept {
     fn keep(&self, number: u64, file: BorrowedFd<'_>) -> io::Result<()> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         self.0.lock().unwrap().insert(number, file.try_clone_to_owned()?);
         Ok(())
     }
@@ -108,7 +113,7 @@ impl Got {
 }
 
 impl Life {
-    fn begin(directory: &Path, ledger: Arc<Ledger>, keeper: Arc<Kept>) -> Self {
+    fn begin(directory: &Path, ledger: Arc<MountLedger>, keeper: Arc<Kept>) -> Self {
         let root = rustix::fs::open(directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let kept = std::mem::take(&mut *keeper.0.lock().unwrap());
         for (number, file) in &kept {
@@ -117,6 +122,7 @@ impl Life {
         let lasting = LastingMount { ledger, keeper, kept };
         let pond = Arc::new(Told::default());
         let (front, inodes) = Front::lasting(root, false, pond, &[], Beside::default(), Some(lasting)).unwrap();
+        front.whole.hold();
         assert_eq!(front.take_over(&inodes), 0);
         drop(inodes);
         let front = Arc::new(front);
@@ -171,7 +177,7 @@ impl Mount {
         let words: Vec<AtomicU64> = (0..ROOM.words()).map(|_| AtomicU64::new(0)).collect();
         let words = Box::leak(words.into_boxed_slice());
         let keeper = Arc::new(Kept::default());
-        let ledger = Ledger::create(words, ROOM).unwrap();
+        let ledger = MountLedger::create(words, ROOM).unwrap();
         let life = Life::begin(directory.path(), ledger, keeper.clone());
         Self { directory, words, keeper, life }
     }
@@ -185,12 +191,30 @@ impl Mount {
         // A copy: whatever is left of the dead process writes to its own words.
         let words = self.words.iter().map(|word| AtomicU64::new(word.load(Ordering::SeqCst))).collect();
         self.words = Box::leak(Vec::into_boxed_slice(words));
-        let next = Life::begin(self.directory.path(), Ledger::open(self.words).unwrap(), self.keeper.clone());
+        let next = Life::begin(self.directory.path(), MountLedger::open(self.words).unwrap(), self.keeper.clone());
         std::mem::forget(std::mem::replace(&mut self.life, next));
     }
 
     fn look_up(&self, name: &str, unique: u64) -> u64 {
         self.life.ask(opcode::LOOKUP, 1, unique, &text(&[name])).node()
+    }
+
+    fn open(&self, node: u64, unique: u64) -> u64 {
+        self.life.ask(opcode::OPEN, node, unique, &body(&[OFlags::RDWR.bits(), 0], &[])).handle(0)
+    }
+
+    fn release(&self, node: u64, handle: u64, unique: u64) {
+        let mut released = handle.to_ne_bytes().to_vec();
+        released.resize(24, 0);
+        assert_eq!(self.life.ask(opcode::RELEASE, node, unique, &released).error, 0);
+    }
+
+    fn ioctl(&self, node: u64, handle: u64, command: u32, unique: u64) -> i32 {
+        let mut request = handle.to_ne_bytes().to_vec();
+        // Flags, command, address, sizes, and the number 1.
+        let numbers = [0, command, 0, 0, 4, 0, 1];
+        request.extend(numbers.iter().flat_map(|number: &u32| number.to_ne_bytes()));
+        self.life.ask(opcode::IOCTL, node, unique, &request).error
     }
 
     fn lookups(&self, node: u64) -> u64 {
@@ -489,7 +513,7 @@ fn files_without_a_name_are_with_the_keeper_until_nothing_needs_them() {
     let kept = |mount: &Mount| mount.keeper.0.lock().unwrap().len();
     fs::write(mount.path("file"), "content").unwrap();
     let node = mount.look_up("file", 1);
-    let handle = mount.life.ask(opcode::OPEN, node, 2, &body(&[OFlags::RDWR.bits(), 0], &[])).handle(0);
+    let handle = mount.open(node, 2);
     assert_eq!(kept(&mount), 0);
     assert_eq!(mount.life.ask(opcode::UNLINK, 1, 3, &text(&["file"])).error, 0);
     assert_eq!(kept(&mount), 1);
@@ -501,9 +525,7 @@ fn files_without_a_name_are_with_the_keeper_until_nothing_needs_them() {
     io::Read::read_to_string(&mut fs::File::from(again), &mut content).unwrap();
     assert_eq!(content, "content");
     drop(file);
-    let mut released = handle.to_ne_bytes().to_vec();
-    released.resize(24, 0);
-    assert_eq!(mount.life.ask(opcode::RELEASE, node, 4, &released).error, 0);
+    mount.release(node, handle, 4);
     mount.life.send(opcode::FORGET, node, 5, &1_u64.to_ne_bytes());
     fs::write(mount.path("next"), "").unwrap();
     mount.look_up("next", 6);
@@ -526,4 +548,79 @@ fn a_name_is_found_where_it_is_after_a_rename_that_was_not_noted() {
     let inode = mount.life.front.names.inodes.get(node).unwrap();
     assert_eq!(crate::reached::Reached::stat(&*inode).unwrap().inode, node);
     assert_eq!(inode.place().unwrap().1, OsStr::from_bytes(b"file"));
+}
+
+#[test]
+fn a_keeper_that_cannot_keep_a_file_stands_in_the_way_of_a_successor_while_the_file_is_in_use() {
+    let mount = Mount::new();
+    fs::write(mount.path("file"), "").unwrap();
+    let node = mount.look_up("file", 1);
+    let handle = mount.open(node, 2);
+    mount.keeper.1.store(true, Ordering::SeqCst);
+    assert_eq!(mount.life.ask(opcode::UNLINK, 1, 3, &text(&["file"])).error, 0, "the mount goes on");
+    assert!(MountLedger::open(mount.words).is_err());
+    mount.release(node, handle, 4);
+    mount.life.send(opcode::FORGET, node, 5, &1_u64.to_ne_bytes());
+    fs::write(mount.path("next"), "").unwrap();
+    mount.look_up("next", 6);
+    assert!(MountLedger::open(mount.words).is_ok());
+}
+
+#[test]
+fn a_promise_of_whole_writes_outlives_the_process_that_made_it() {
+    let mut mount = Mount::new();
+    fs::write(mount.path("file"), "").unwrap();
+    let node = mount.look_up("file", 1);
+    let handle = mount.open(node, 2);
+    let is_whole = |mount: &Mount, handle| mount.life.front.files.get(handle).unwrap().is_whole();
+    assert!(!is_whole(&mount, handle));
+    assert_eq!(mount.ioctl(node, handle, ATOMIC_WRITE_SET, 3), 0);
+    mount.dies();
+    assert!(is_whole(&mount, handle));
+    let relies: Vec<u32> = mount.life.front.whole.files().iter().map(|file| file.process).collect();
+    assert_eq!(relies, [std::process::id()]);
+    // The program closes the file, opens it again and does not ask again. In between another process goes on.
+    mount.release(node, handle, 4);
+    mount.dies();
+    let again = mount.open(node, 5);
+    assert_ne!(again, handle);
+    assert!(is_whole(&mount, again) && mount.life.front.whole.leave().is_err());
+}
+
+#[test]
+fn an_atomic_write_whose_pieces_are_lost_fails_and_the_next_one_does_not() {
+    let mut mount = Mount::new();
+    fs::write(mount.path("file"), "").unwrap();
+    let node = mount.look_up("file", 1);
+    let handle = mount.open(node, 2);
+    assert_eq!(mount.ioctl(node, handle, START_ATOMIC_WRITE, 3), 0);
+    mount.dies();
+    let file = mount.life.front.files.get(handle).unwrap();
+    assert_eq!(file.atomic_writing.write(0, b"a later piece"), Some(Err(Errno::IO)));
+    drop(file);
+    assert_eq!(mount.ioctl(node, handle, COMMIT_ATOMIC_WRITE, 4), Errno::IO.raw_os_error());
+    assert_eq!(mount.ioctl(node, handle, START_ATOMIC_WRITE, 5), 0);
+    assert_eq!(mount.ioctl(node, handle, COMMIT_ATOMIC_WRITE, 6), 0);
+    mount.dies();
+    assert!(!mount.life.front.files.get(handle).unwrap().atomic_writing.is_open());
+}
+
+#[test]
+fn what_was_not_synced_at_the_origin_is_synced_by_the_successor() {
+    let mut mount = Mount::new();
+    fs::write(mount.path("file"), "").unwrap();
+    let node = mount.look_up("file", 1);
+    let inode = |mount: &Mount| mount.life.front.names.inodes.get(node).unwrap();
+    let mut request = node.to_ne_bytes().to_vec();
+    request.extend(text(&["name"]));
+    assert!(!inode(&mount).is_unsynced());
+    assert_eq!(mount.life.ask(opcode::LINK, 1, 2, &request).error, 0);
+    mount.dies();
+    assert!(inode(&mount).is_unsynced());
+    let handle = mount.open(node, 3);
+    let file = mount.life.front.files.get(handle).unwrap();
+    mount.life.front.sync_attributes(&file).unwrap();
+    drop(file);
+    mount.dies();
+    assert!(!inode(&mount).is_unsynced(), "once");
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headpond_base::UnixNanos;
-use headpond_ledger::{Ledger, PromiseEntry, PromiseRow};
+use headpond_ledger::{MountLedger, PromiseEntry, PromiseRow};
 use headpond_names::FileKey;
 use headpond_rules::Pid;
 use rustix::io::Errno;
@@ -111,7 +111,7 @@ impl WholeWrites {
         known: &Arc<Known>,
         handle: u64,
         thread: u32,
-        ledger: Option<&Arc<Ledger>>,
+        ledger: Option<&Arc<MountLedger>>,
     ) -> ReplyOutcome<u64> {
         let process = processes::read(thread, 0).ok_or(Errno::NOTTY)?;
         let mut state = self.state();

@@ -21,7 +21,7 @@ use std::time::Duration;
 use headpond_base::{ObjectId, Result};
 use headpond_door::Door;
 use headpond_engine::{Namespace, Request};
-use headpond_mount::{Beside, Done, Ledger, MountOptions, Mounted, Operation, Pond, attach_to, mount_lasting};
+use headpond_mount::{Beside, Done, MountLedger, MountOptions, Mounted, Operation, Pond, attach_to, mount_lasting};
 use keeper::{Kept, ROOM};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Dir, Mode, OFlags};
@@ -89,7 +89,7 @@ struct Bench {
     keeper: Arc<Kept>,
     pond: Arc<Mortal>,
     mounted: Option<Mounted>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<MountLedger>,
 }
 
 impl Bench {
@@ -101,7 +101,7 @@ impl Bench {
         let options = MountOptions { origin, mountpoint, allow_other: false, threads: 2, read_only: false };
         let words = keeper::words();
         let (pond, keeper) = (Mortal::start(), Arc::new(Kept::default()));
-        let ledger = Ledger::create(words, ROOM).unwrap();
+        let ledger = MountLedger::create(words, ROOM).unwrap();
         let lasting = keeper::lasting(&ledger, &keeper);
         let root = File::open(&options.origin).unwrap().into();
         let beside = Beside::default();
@@ -124,7 +124,7 @@ impl Bench {
         self.ledger.leave();
         meanwhile(&device);
         self.words = keeper::copy_of(self.words);
-        self.ledger = Ledger::open(self.words).unwrap();
+        self.ledger = MountLedger::open(self.words).unwrap();
         self.pond = Mortal::start();
         let lasting = keeper::lasting(&self.ledger, &self.keeper);
         let root = File::open(&self.options.origin).unwrap().into();

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use headpond_base::{Errno, Result};
-use headpond_ledger::Mark;
+use headpond_ledger::{InodeMark, InodeRow};
 
 use crate::inodes::ROOT;
 use crate::known::Known;
-use crate::lasting::{Entry, row_of};
+use crate::lasting::{Entry, number_of};
 use crate::places::{Home, NameInDirectory};
 use crate::removed::Removed;
 use crate::slots::{PathHolder, PathInUse, PathSlot};
@@ -100,9 +100,9 @@ impl<T: Tree> Inode<T> {
         let enter = |mut inode: Self| {
             let register = home.register.get().filter(|_| inode.entry.is_none() && node != ROOT);
             if let Some(register) = register {
-                let marks = [(before_newcomer, Mark::Newcomer), (inode.unsynced.is_so(), Mark::Unsynced)];
-                let marks: Vec<Mark> = marks.into_iter().filter_map(|(is, mark)| is.then_some(mark)).collect();
-                inode.entry = Some(Box::new(register.enter(&row_of(&inode), inode.lookups(), &marks)));
+                let marks = [(before_newcomer, InodeMark::Newcomer), (inode.unsynced.is_so(), InodeMark::Unsynced)];
+                let marks: Vec<InodeMark> = marks.into_iter().filter_map(|(is, mark)| is.then_some(mark)).collect();
+                inode.entry = Some(Box::new(register.enter(&inode.as_row(), inode.lookups(), &marks)));
             }
             inode
         };
@@ -259,7 +259,7 @@ impl<T: Tree> Inode<T> {
     /// The file is gone, and its number is another file's.
     pub fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Release);
-        self.mark(Mark::Replaced);
+        self.mark(InodeMark::Replaced);
     }
 
     /// Whether the engine takes it for a new file at the first open.
@@ -271,7 +271,7 @@ impl<T: Tree> Inode<T> {
     pub(crate) fn set_settled(&self) {
         self.newcomer.store(false, Ordering::Release);
         if let Some(entry) = &self.entry {
-            entry.row().unmark(Mark::Newcomer);
+            entry.row().unmark(InodeMark::Newcomer);
         }
     }
 
@@ -283,7 +283,7 @@ impl<T: Tree> Inode<T> {
     /// From now on it can never open again. Call it in the order of the engine's answers.
     pub(crate) fn set_lost(&self) {
         self.lost.store(true, Ordering::Release);
-        self.mark(Mark::Lost);
+        self.mark(InodeMark::Lost);
     }
 
     /// The lookups that the kernel has not given back.
@@ -344,6 +344,64 @@ impl<T: Tree> Inode<T> {
         drop(known);
     }
 
+    /// The number of its row; 0 for the root, and without a ledger.
+    pub fn row(&self) -> u64 {
+        self.entry.as_ref().map_or(0, |entry| entry.row().number())
+    }
+
+    /// No name will lead to it: its path must outlive the process.
+    pub(crate) fn keep_path(&self, path: &T::Path) {
+        if let Some(entry) = &self.entry {
+            entry.keep(path);
+        }
+    }
+
+    /// Its path need not outlive the process.
+    pub(crate) fn let_go_of_kept(&self) {
+        if let Some(entry) = &self.entry {
+            entry.let_go();
+        }
+    }
+
+    pub(crate) fn mark(&self, mark: InodeMark) {
+        if let Some(entry) = &self.entry {
+            entry.row().mark(mark);
+        }
+    }
+
+    /// It was changed at the origin alone. Call it before the caller has its answer.
+    pub(crate) fn note_unsynced(&self) {
+        // The lock keeps the mark and the count together.
+        let _place = self.place_slot();
+        self.unsynced.note();
+        self.mark(InodeMark::Unsynced);
+    }
+
+    /// Syncs it, if there is something to sync.
+    pub(crate) async fn settle_unsynced(&self, sync: impl Future<Output = Result<()>>) -> Result<()> {
+        self.unsynced.settle(sync).await?;
+        if let Some(entry) = &self.entry {
+            let _place = self.place_slot();
+            if !self.unsynced.is_so() {
+                entry.row().unmark(InodeMark::Unsynced);
+            }
+        }
+        Ok(())
+    }
+
+    /// What its row has of it.
+    fn as_row(&self) -> InodeRow {
+        InodeRow {
+            node: self.node,
+            inode: self.key.inode,
+            birth: self.key.birth.0,
+            generation: self.generation as u32,
+            kind: number_of(self.kind),
+            managed: self.managed,
+            device: (self.device.major, self.device.minor),
+        }
+    }
+
     /// Its last name is gone.
     pub(crate) fn set_removed(&self, removed: Box<dyn Removed>) {
         let _ = self.removed.set(removed);
@@ -365,7 +423,7 @@ impl<T: Tree> PathHolder<T::Path> for Inode<T> {
     }
 
     fn went(&self) {
-        self.mark(Mark::Gone);
+        self.mark(InodeMark::Gone);
         self.let_go_of_kept();
     }
 }

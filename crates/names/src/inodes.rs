@@ -26,10 +26,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use headpond_base::{Errno, Result};
-use headpond_ledger::Mark;
+use headpond_ledger::InodeMark;
 
 use crate::inode::{Before, Inode, KnownIn};
-use crate::lasting::{Lasting, Register, is_foreign};
+use crate::lasting::{Lasting, Register};
 use crate::places::Home;
 use crate::unsynced::ForgottenUnsynced;
 use crate::{DeviceNumber, FileKey, FileKind, Found, Freshness, Tree};
@@ -38,7 +38,7 @@ use crate::{DeviceNumber, FileKey, FileKind, Found, Freshness, Tree};
 pub const ROOT: u64 = 1;
 
 /// Numbers from here up are the mount's own: no file system that is a fit origin uses them.
-pub(crate) const FOREIGN: u64 = 1 << 63;
+const FOREIGN: u64 = 1 << 63;
 
 /// Numbers from here up are the front door's own. A file on another file system would get one only after 2^63 others.
 pub const PANEL: u64 = u64::MAX - 0xffff;
@@ -136,7 +136,7 @@ impl<T: Tree> Inodes<T> {
     /// counts.
     pub(crate) fn put(&self, inode: &Arc<Inode<T>>, is_superseded: bool) {
         let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
-        if is_foreign(inode.node) {
+        if inode.node >= FOREIGN {
             table.foreign.insert((inode.device, inode.key.inode), inode.node);
         }
         if !is_superseded || !table.nodes.contains_key(&inode.node) {
@@ -284,7 +284,7 @@ impl<T: Tree> Inodes<T> {
             Some(inode) => {
                 let newcomer = inode.key == found.key();
                 // Before the new one has a row: of two, the unmarked one counts.
-                inode.mark(Mark::Superseded);
+                inode.mark(InodeMark::Superseded);
                 (inode.lookups(), next_generation(inode.generation, found), newcomer)
             }
             None => (0, generation_of(found), false),

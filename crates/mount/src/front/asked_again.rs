@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{FileAttr, Request};
 use headpond_base::UnixNanos;
-use headpond_ledger::{ExchangeRow, Ledger};
+use headpond_ledger::{ExchangeRow, MountLedger};
 use headpond_names::{FileKey, FileKind, ROOT, RenameFlags as Flags, block_on};
 use rustix::fs::{OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
@@ -88,7 +88,7 @@ struct Noted {
 
 impl AskedBefore {
     /// What the ledger has of requests. Handles come when they are open again.
-    pub(crate) fn of(ledger: &Ledger) -> Self {
+    pub(crate) fn of(ledger: &MountLedger) -> Self {
         let noted = Noted { counted: ledger.counted(), exchanges: ledger.exchanges(), ..Noted::default() };
         Self(Mutex::new(noted))
     }

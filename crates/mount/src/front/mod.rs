@@ -14,6 +14,7 @@ pub(crate) mod panel;
 pub(crate) mod scope;
 pub(crate) mod space;
 pub(crate) mod status;
+pub(crate) mod take_over;
 pub(crate) mod xattr;
 
 use std::ffi::OsStr;
@@ -24,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 use headpond_door::{InForce, LiveRules};
 use headpond_engine::{Handling, Treatment};
-use headpond_ledger::{HandleKind, Ledger};
+use headpond_ledger::{HandleKind, MountLedger};
 use headpond_names::{KnownObject, MountSettings, ROOT, block_on};
 use headpond_rules::{Direction, Mask};
 use headpond_shard::Budget;
@@ -54,7 +55,7 @@ use crate::{MARKER_NAME, times};
 pub(crate) struct Front {
     pub(crate) pond: Arc<dyn Pond>,
     /// What outlives this process, if anything does.
-    pub(crate) ledger: Option<Arc<Ledger>>,
+    pub(crate) ledger: Option<Arc<MountLedger>>,
     pub(crate) before: AskedBefore,
     /// It has said that no other process could go on with the mount.
     pub(crate) said: AtomicBool,

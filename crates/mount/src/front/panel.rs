@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{FileAttr, FileType, INodeNo, ReplyDirectory};
-use headpond_ledger::{HandleKind, Ledger};
+use headpond_ledger::{HandleKind, MountLedger};
 use headpond_names::{PANEL, ROOT};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn new(panel: Arc<dyn Panel>, ledger: Option<&Arc<Ledger>>) -> Self {
+    pub(crate) fn new(panel: Arc<dyn Panel>, ledger: Option<&Arc<MountLedger>>) -> Self {
         Self { panel, open: Handles::new(ledger, HandleKind::Sheet) }
     }
 }

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use headpond_mount::{DescriptorKeeper, LastingMount, Ledger, Room};
+use headpond_mount::{DescriptorKeeper, LastingMount, LedgerRoom, MountLedger};
 
-/// Room for what tests use.
-pub const ROOM: Room = Room { inodes: 8192, handles: 256 };
+/// LedgerRoom for what tests use.
+pub const ROOM: LedgerRoom = LedgerRoom { inodes: 8192, handles: 256 };
 
 /// Keeps descriptors.
 #[derive(Default)]
@@ -52,6 +52,6 @@ pub fn copy_of(words: &[AtomicU64]) -> &'static [AtomicU64] {
 }
 
 /// What outlives a server.
-pub fn lasting(ledger: &Arc<Ledger>, keeper: &Arc<Kept>) -> LastingMount {
+pub fn lasting(ledger: &Arc<MountLedger>, keeper: &Arc<Kept>) -> LastingMount {
     LastingMount { ledger: ledger.clone(), keeper: keeper.clone(), kept: keeper.copies() }
 }

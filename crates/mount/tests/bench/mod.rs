@@ -14,7 +14,7 @@ use headpond_base::{Buf, CacheMode, MemberId, Nanos, PoolId, Result};
 use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_reactor};
 use headpond_engine::{Config, FlashRead, Reply, Request, format_pool, recover};
 use headpond_format::{Geometry, MemberName};
-use headpond_mount::{Beside, Ledger, MountOptions, Mounted, Pond, mount_lasting};
+use headpond_mount::{Beside, MountLedger, MountOptions, Mounted, Pond, mount_lasting};
 use headpond_shard::{Budget, FileOrigin, Handle, Limits, Shard};
 use rustix::mount::UnmountFlags;
 use straight::Straight;
@@ -104,7 +104,7 @@ impl Bench {
         change(&mut options);
         let root = std::fs::File::open(&options.origin).unwrap();
         // As a mount that outlives its server, which must make no difference here.
-        let ledger = Ledger::create(keeper::words(), keeper::ROOM).unwrap();
+        let ledger = MountLedger::create(keeper::words(), keeper::ROOM).unwrap();
         let lasting = keeper::lasting(&ledger, &Arc::default());
         let mounted = mount_lasting(&options, root.into(), pond, &[], beside, Some(lasting)).unwrap();
         Self { mounted, behind, origin, mountpoint, plain, directory }

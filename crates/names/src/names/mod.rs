@@ -27,8 +27,9 @@ use crate::file_locks::{Changing, FileLocks};
 use crate::inode::{Inode, KnownIn};
 use crate::inodes::{Inodes, ROOT};
 use crate::known::{KnownFiles, KnownObject};
-use crate::lasting::{Lasting, TakenOver};
+use crate::lasting::Lasting;
 use crate::names::removal::Rename;
+use crate::take_over::TakenOver;
 use crate::{Access, ContentStore, FileKey, FileKind, Found, Freshness, Making, RenameFlags, Tree};
 
 /// The properties of a mount.
