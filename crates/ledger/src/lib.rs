@@ -101,6 +101,20 @@ impl MountLedger {
         Ok(Arc::new(Self::over(words, Layout::of(room))))
     }
 
+    /// A new ledger of a process that `lives` asks about before each store.
+    ///
+    /// # Errors
+    /// As of [`create`](Self::create).
+    #[cfg(any(test, feature = "mortal"))]
+    pub fn create_mortal(
+        words: &'static [AtomicU64],
+        room: LedgerRoom,
+        lives: words::Lives,
+    ) -> Result<Arc<Self>, LedgerRefusal> {
+        drop(Self::create(words, room)?);
+        Ok(Arc::new(Self::over(Words::over(words).while_it_lives(lives), Layout::of(room))))
+    }
+
     /// The ledger that a process before this one left. That process must have ended.
     ///
     /// # Errors

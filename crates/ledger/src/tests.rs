@@ -1,6 +1,7 @@
 //! A process dies after each of its stores, and its successor reads what it left.
 
-use super::words::dies_after;
+use std::sync::atomic::AtomicU64 as Count;
+
 use super::*;
 
 const ROOM: LedgerRoom = LedgerRoom { inodes: 4, handles: 3 };
@@ -30,7 +31,6 @@ const fn handle(number: u64) -> HandleRow {
 
 /// What a successor sees, as text.
 fn seen(words: &'static [AtomicU64]) -> String {
-    dies_after(u64::MAX);
     let ledger = match MountLedger::open(words) {
         Ok(ledger) => ledger,
         Err(refusal) => return format!("{refusal:?}"),
@@ -54,12 +54,13 @@ fn lives(
     let mut all: Vec<String> = Vec::new();
     for stores in 0.. {
         let words = memory(ROOM);
-        dies_after(u64::MAX);
-        let ledger = MountLedger::create(words, ROOM).unwrap();
+        let left: &'static Count = Box::leak(Box::new(Count::new(u64::MAX)));
+        let lives = || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        let ledger = MountLedger::create_mortal(words, ROOM, Box::leak(Box::new(lives))).unwrap();
         let entries = before(&ledger);
-        dies_after(stores);
+        left.store(stores, Ordering::SeqCst);
         act(&ledger, entries);
-        let died = !words::stores();
+        let died = left.load(Ordering::SeqCst) == 0;
         let copy: Vec<AtomicU64> =
             words.iter().map(|word| AtomicU64::new(word.load(std::sync::atomic::Ordering::SeqCst))).collect();
         let seen = seen(Box::leak(copy.into_boxed_slice()));

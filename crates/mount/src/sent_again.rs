@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use fuser::{BackgroundSession, Config, SessionACL};
 use headpond_door::Workers;
 use headpond_ledger::{LedgerRoom, MountLedger};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
@@ -73,8 +74,35 @@ impl DescriptorKeeper for Kept {
     }
 }
 
+/// What an answer has for an error if the process ended before it.
+const DIED: i32 = -1;
+
+/// A process that ends before one of its stores to the ledger.
+struct Death {
+    left: AtomicU64,
+    has_come: AtomicBool,
+}
+
+impl Death {
+    fn after(stores: u64) -> &'static Self {
+        Box::leak(Box::new(Self { left: AtomicU64::new(stores), has_come: AtomicBool::new(false) }))
+    }
+
+    /// Whether the process lives. If not, its thread stops here.
+    fn lives(&self) -> bool {
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return true;
+        }
+        self.has_come.store(true, Ordering::SeqCst);
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
 /// A process that serves.
 struct Life {
+    death: Option<&'static Death>,
     front: Arc<Front>,
     socket: Socket,
     workers: Workers,
@@ -101,6 +129,9 @@ struct Got {
 impl Got {
     /// The node of an entry.
     fn node(&self) -> u64 {
+        if self.error == DIED {
+            return 1;
+        }
         assert_eq!(self.error, 0);
         u64::from_ne_bytes(self.body[..8].try_into().unwrap())
     }
@@ -113,7 +144,7 @@ impl Got {
 }
 
 impl Life {
-    fn begin(directory: &Path, ledger: Arc<MountLedger>, keeper: Arc<Kept>) -> Self {
+    fn begin(directory: &Path, ledger: Arc<MountLedger>, keeper: Arc<Kept>, death: Option<&'static Death>) -> Self {
         let root = rustix::fs::open(directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let kept = std::mem::take(&mut *keeper.0.lock().unwrap());
         for (number, file) in &kept {
@@ -134,7 +165,7 @@ impl Life {
         config.acl = SessionACL::All;
         config.n_threads = Some(1);
         let (socket, serving) = relay::start(FileSystem::new(front.clone()), &config, device.clone()).unwrap();
-        Self { front, socket, workers: Workers::start(1).unwrap(), device, kernel, _serving: serving }
+        Self { death, front, socket, workers: Workers::start(1).unwrap(), device, kernel, _serving: serving }
     }
 
     fn send(&self, opcode: u32, node: u64, unique: u64, body: &[u8]) {
@@ -146,7 +177,18 @@ impl Life {
         self.socket.pass(&self.device, &asked, head, body, &self.workers);
     }
 
+    fn has_died(&self) -> bool {
+        self.death.is_some_and(|death| death.has_come.load(Ordering::SeqCst))
+    }
+
     fn got(&self, unique: u64) -> Got {
+        let mut watched = [PollFd::new(&self.kernel, PollFlags::IN)];
+        let pause = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        while self.death.is_some() && !poll(&mut watched, Some(&pause)).is_ok_and(|ready| ready > 0) {
+            if self.has_died() {
+                return Got { error: DIED, body: Vec::new() };
+            }
+        }
         let mut answer = vec![0; 4096];
         let (len, _) = rustix::net::recv(&self.kernel, &mut answer[..], RecvFlags::empty()).unwrap();
         assert_eq!(answer[8..16], unique.to_ne_bytes());
@@ -162,7 +204,8 @@ impl Life {
     fn ask_nameless(&self, unique: u64) -> Got {
         let create = Create { flags: OFlags::RDWR.bits(), mode: 0o600, umask: 0 };
         let caller = Caller { uid: me(), gid: rustix::process::getegid().as_raw(), pid: std::process::id() };
-        self.front.answer_tmpfile(1, create, caller, Asked::by(unique), Answer::new(self.device.clone(), unique));
+        let (front, answer) = (self.front.clone(), Answer::new(self.device.clone(), unique));
+        self.workers.push(move || front.answer_tmpfile(1, create, caller, Asked::by(unique), answer));
         self.got(unique)
     }
 }
@@ -173,12 +216,19 @@ fn me() -> u32 {
 
 impl Mount {
     fn new() -> Self {
+        Self::dying(None)
+    }
+
+    fn dying(death: Option<&'static Death>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let words: Vec<AtomicU64> = (0..ROOM.words()).map(|_| AtomicU64::new(0)).collect();
         let words = Box::leak(words.into_boxed_slice());
         let keeper = Arc::new(Kept::default());
-        let ledger = MountLedger::create(words, ROOM).unwrap();
-        let life = Life::begin(directory.path(), ledger, keeper.clone());
+        let ledger = match death {
+            Some(death) => MountLedger::create_mortal(words, ROOM, Box::leak(Box::new(|| death.lives()))).unwrap(),
+            None => MountLedger::create(words, ROOM).unwrap(),
+        };
+        let life = Life::begin(directory.path(), ledger, keeper.clone(), death);
         Self { directory, words, keeper, life }
     }
 
@@ -188,11 +238,13 @@ impl Mount {
 
     /// The process ends where it is, and another one goes on.
     fn dies(&mut self) {
+        self.life.front.ledger.as_ref().unwrap().leave();
         // A copy: whatever is left of the dead process writes to its own words.
         let words = self.words.iter().map(|word| AtomicU64::new(word.load(Ordering::SeqCst))).collect();
         self.words = Box::leak(Vec::into_boxed_slice(words));
-        let next = Life::begin(self.directory.path(), MountLedger::open(self.words).unwrap(), self.keeper.clone());
-        std::mem::forget(std::mem::replace(&mut self.life, next));
+        let next =
+            Life::begin(self.directory.path(), MountLedger::open(self.words).unwrap(), self.keeper.clone(), None);
+        std::mem::replace(&mut self.life, next).socket.shut();
     }
 
     fn look_up(&self, name: &str, unique: u64) -> u64 {
@@ -391,6 +443,55 @@ fn what_was_done_and_not_answered_is_answered_as_done_when_it_is_sent_again() {
     }
 }
 
+/// Lets a process end before each of the stores that it makes for a request, and shows what the next one finds.
+fn end_anywhere(
+    begin: impl Fn(&'static Death) -> Mount,
+    check: impl Fn(&mut Mount, Got, u64),
+    ask: impl Fn(&Mount, u64) -> Got,
+) {
+    for stores in 0.. {
+        let death = Death::after(u64::MAX);
+        let mut mount = begin(death);
+        death.left.store(stores, Ordering::SeqCst);
+        let got = ask(&mount, 100);
+        let died = mount.life.has_died();
+        death.left.store(u64::MAX, Ordering::SeqCst);
+        mount.dies();
+        check(&mut mount, got, stores);
+        if !died {
+            return;
+        }
+        assert!(stores < 200, "it does not end");
+    }
+}
+
+#[test]
+fn a_process_may_end_before_any_of_its_stores() {
+    for Row { what, before, ask, is_so } in ROWS {
+        let begin = |death| {
+            let mount = Mount::dying(Some(death));
+            before(mount.directory.path());
+            mount
+        };
+        let check = |mount: &mut Mount, _, stores| {
+            for round in 0..2 {
+                let again = ask(mount, 100 | AGAIN);
+                assert_eq!(again.error, 0, "{what} after {stores} stores, round {round}");
+                assert!(is_so(mount.directory.path()), "{what} after {stores} stores");
+                if again.body.len() >= 8 {
+                    let node = again.node();
+                    assert!(mount.lookups(node) >= 1, "{what} after {stores} stores");
+                    let inode = mount.life.front.names.inodes.get(node).unwrap();
+                    let found = crate::reached::Reached::stat(&*inode).unwrap();
+                    assert_eq!(found.inode, node, "{what} after {stores} stores");
+                }
+                mount.dies();
+            }
+        };
+        end_anywhere(begin, check, ask);
+    }
+}
+
 #[test]
 fn what_was_taken_and_not_done_is_done_when_it_is_sent_again() {
     for Row { what, before, ask, is_so } in ROWS {
@@ -435,42 +536,43 @@ fn a_lookup_that_was_counted_and_not_answered_counts_once() {
     assert_eq!(mount.lookups(node), 1, "the two were forgotten");
 }
 
+/// Where the handle stands in the answer to something that also enters.
+const AFTER_ENTRY: usize = 128;
+type Open = fn(&Mount, u64) -> Got;
+const OPENS: [(&str, Open, usize, u32); 4] = [
+    (
+        "open",
+        |mount, unique| {
+            let node = mount.look_up("file", 1);
+            mount.life.ask(opcode::OPEN, node, unique, &body(&[OFlags::RDWR.bits(), 0], &[]))
+        },
+        0,
+        opcode::RELEASE,
+    ),
+    (
+        "opendir",
+        |mount, unique| {
+            let node = mount.look_up("directory", 1);
+            mount.life.ask(opcode::OPENDIR, node, unique, &body(&[0, 0], &[]))
+        },
+        0,
+        opcode::RELEASEDIR,
+    ),
+    (
+        "create",
+        |mount, unique| {
+            let flags = (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL).bits();
+            mount.life.ask(opcode::CREATE, 1, unique, &body(&[flags, 0o644, 0, 0], &["new"]))
+        },
+        AFTER_ENTRY,
+        opcode::RELEASE,
+    ),
+    ("a file without a name", |mount, unique| mount.life.ask_nameless(unique), AFTER_ENTRY, opcode::RELEASE),
+];
+
 #[test]
 fn no_handle_is_opened_twice_for_one_request() {
-    /// Where the handle stands in the answer to something that also enters.
-    const AFTER_ENTRY: usize = 128;
-    type Open = fn(&Mount, u64) -> Got;
-    let opens: [(&str, Open, usize, u32); 4] = [
-        (
-            "open",
-            |mount, unique| {
-                let node = mount.look_up("file", 1);
-                mount.life.ask(opcode::OPEN, node, unique, &body(&[OFlags::RDWR.bits(), 0], &[]))
-            },
-            0,
-            opcode::RELEASE,
-        ),
-        (
-            "opendir",
-            |mount, unique| {
-                let node = mount.look_up("directory", 1);
-                mount.life.ask(opcode::OPENDIR, node, unique, &body(&[0, 0], &[]))
-            },
-            0,
-            opcode::RELEASEDIR,
-        ),
-        (
-            "create",
-            |mount, unique| {
-                let flags = (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL).bits();
-                mount.life.ask(opcode::CREATE, 1, unique, &body(&[flags, 0o644, 0, 0], &["new"]))
-            },
-            AFTER_ENTRY,
-            opcode::RELEASE,
-        ),
-        ("a file without a name", |mount, unique| mount.life.ask_nameless(unique), AFTER_ENTRY, opcode::RELEASE),
-    ];
-    for (what, open, at, release) in opens {
+    for (what, open, at, release) in OPENS {
         let mut mount = Mount::new();
         fs::write(mount.path("file"), "").unwrap();
         fs::create_dir(mount.path("directory")).unwrap();
@@ -492,6 +594,30 @@ fn no_handle_is_opened_twice_for_one_request() {
             assert_eq!(mount.life.ask(release, 1, unique, &released).error, 0, "{what}");
         }
         assert_eq!((open_now(), mount.life.front.ledger.as_ref().unwrap().counts().1), (0, 0), "{what}");
+    }
+}
+
+#[test]
+fn an_open_may_end_before_any_store_and_leaves_no_handle() {
+    for (what, open, at, release) in OPENS {
+        let begin = |death| {
+            let mount = Mount::dying(Some(death));
+            fs::write(mount.path("file"), "").unwrap();
+            fs::create_dir(mount.path("directory")).unwrap();
+            mount
+        };
+        let check = |mount: &mut Mount, _, stores| {
+            let opened = open(mount, 100 | AGAIN);
+            let handle = opened.handle(at);
+            let handles = |mount: &Mount| mount.life.front.ledger.as_ref().unwrap().counts().1;
+            assert_eq!(handles(mount), 1, "{what} after {stores} stores");
+            mount.dies();
+            let mut released = handle.to_ne_bytes().to_vec();
+            released.resize(24, 0);
+            assert_eq!(mount.life.ask(release, 1, 101, &released).error, 0);
+            assert_eq!(handles(mount), 0, "{what} after {stores} stores");
+        };
+        end_anywhere(begin, check, open);
     }
 }
 

@@ -8,7 +8,7 @@ use super::Complaint;
 use crate::tree;
 
 /// Parts that no program for users has.
-const NEVER: [&str; 3] = ["planted-bugs", "headpond-sim", "headpond-fuzz"];
+const NEVER: [&str; 4] = ["planted-bugs", "mortal", "headpond-sim", "headpond-fuzz"];
 /// Parts that only a program with the lab has.
 const WITH_THE_LAB: [&str; 4] = ["headpond-lab", "headpond-modelled", "headpond-models", "headpond-measure"];
 
