@@ -6,11 +6,13 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod pages;
 mod report;
 mod seeds;
 mod tidy;
 mod tree;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const HELP: &str = "\
@@ -28,6 +30,7 @@ Development commands of headpond.
   cargo xtask power-cuts [ARGUMENTS]  power cuts of a guest whose disks lose what was not flushed
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
   cargo xtask conformance --xfstests DIR [TEST]...   xfstests from your checkout
+  cargo xtask pages             manual pages and completions for bash, zsh and fish, into target/pages
 
 `cargo xtask COMMAND --help` lists the arguments of sim and the commands below it.
 ";
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
         ("kill" | "soak" | "conformance" | "origins" | "power-cuts", _) => run_lab(command, rest),
         ("bench", _) => bench::run(rest),
+        ("pages", []) => told(command, pages::run()),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -96,6 +100,20 @@ fn run_lab(experiment: &str, arguments: &[String]) -> ExitCode {
     let mut run = tree::cargo();
     run.args(["run", "-q", "--release", "--bin", "headpond-lab", "--", experiment]).args(arguments);
     run_cargo(run)
+}
+
+/// Says what was made, or what failed.
+fn told(command: &str, made: Result<PathBuf, String>) -> ExitCode {
+    match made {
+        Ok(path) => {
+            println!("{}", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("cargo xtask {command}: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run_cargo(mut command: Command) -> ExitCode {

@@ -126,6 +126,9 @@ pub enum Command {
     /// For tests: make the flash of a mount fail
     #[command(hide = true)]
     Fault(FaultArgs),
+    /// For packages: write the manual pages and the completions for shells
+    #[command(hide = true)]
+    Pages(PagesArgs),
 }
 
 /// The arguments of `headpond mount`.
@@ -481,6 +484,15 @@ pub struct FaultArgs {
     pub mountpoint: PathBuf,
     /// The faults: cut, heal, read-errors=FIRST[+COUNT], write-errors=..., sync-errors=...
     pub faults: String,
+}
+
+/// The arguments of `headpond pages`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond pages target/pages     writes target/pages/man and target/pages/completions")]
+pub struct PagesArgs {
+    /// Where to write them
+    pub directory: PathBuf,
 }
 
 /// The arguments of `headpond check`.

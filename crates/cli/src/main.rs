@@ -12,6 +12,7 @@ mod flush;
 mod lab;
 mod mount;
 mod output;
+mod pages;
 mod progress;
 mod replay;
 mod rules;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Atomic(args) => atomic::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Fault(args) => commands::fault(args),
+        Command::Pages(args) => pages::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
