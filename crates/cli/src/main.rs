@@ -1,9 +1,10 @@
 //! The `headpond` command: reads the command line, runs the command, and ends with an exit status of
-//! [`headpond_control::ExitStatus`].
+//! [`headpond_control::ExitStatus`]. Under the name of a mount helper it is that helper.
 
 mod args;
 mod ask;
 mod atomic;
+mod by_mount;
 mod check;
 mod commands;
 mod doctor;
@@ -20,14 +21,22 @@ mod settings;
 mod top;
 mod unmount;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 use headpond_control::Refusal;
 
 use crate::args::{Cli, Command};
+use crate::by_mount::Helper;
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let arguments: Vec<OsString> = arguments.collect();
+    if let Some(helper) = Helper::called(&name, arguments.first()) {
+        return helper.run(&arguments);
+    }
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Mount(args) => mount::run(args, cli.background_child),

@@ -7,6 +7,7 @@
 mod atomic;
 mod batch;
 mod block_device;
+mod by_mount;
 mod check;
 mod confined;
 mod crash;
