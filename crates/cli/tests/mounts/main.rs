@@ -37,5 +37,6 @@ mod space;
 mod superblocks;
 mod taken_over;
 mod times;
+mod units;
 mod vanishing;
 mod whole;
