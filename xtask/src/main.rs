@@ -6,6 +6,7 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod package;
 mod pages;
 mod report;
 mod seeds;
@@ -31,6 +32,7 @@ Development commands of headpond.
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
   cargo xtask conformance --xfstests DIR [TEST]...   xfstests from your checkout
   cargo xtask pages             manual pages and completions for bash, zsh and fish, into target/pages
+  cargo xtask package [--program FILE] [--out DIR]   a Debian package and an RPM, into target/package
 
 `cargo xtask COMMAND --help` lists the arguments of sim and the commands below it.
 ";
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
         ("kill" | "soak" | "conformance" | "origins" | "power-cuts", _) => run_lab(command, rest),
         ("bench", _) => bench::run(rest),
+        ("package", _) => told(command, package::run(rest)),
         ("pages", []) => told(command, pages::run()),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");

@@ -25,6 +25,7 @@ mod loop_device;
 mod meanwhile;
 mod nested;
 mod numbers;
+mod package;
 mod panel;
 mod permissions;
 mod planted;

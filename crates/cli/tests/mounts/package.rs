@@ -1,0 +1,107 @@
+//! The packages that `cargo xtask package` makes, installed in a directory of their own.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::lacking::{has_root, lacks_nothing};
+use crate::pond::Said;
+
+fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = S>) -> Said {
+    Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap().into()
+}
+
+fn lacks(program: &str, package: &str) -> bool {
+    let missing = Command::new(program).arg("--version").output().is_err();
+    !lacks_nothing(missing.then(|| format!("{program} (Debian: package {package})")))
+}
+
+/// Packages of this very program, and the directory that has them.
+fn packages(out: &Path) -> Vec<PathBuf> {
+    let mut make = Command::new(env!("CARGO"));
+    make.current_dir(env!("CARGO_MANIFEST_DIR")).args([
+        "run",
+        "-q",
+        "--package",
+        "xtask",
+        "--",
+        "package",
+        "--program",
+    ]);
+    make.arg(env!("CARGO_BIN_EXE_headpond")).arg("--out").arg(out);
+    // The smallest package takes longest.
+    Said::from(make.env("DPKG_DEB_COMPRESSOR_LEVEL", "0").output().unwrap()).ok();
+    fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn with_end<'a>(packages: &'a [PathBuf], end: &str) -> &'a Path {
+    packages.iter().find(|path| path.extension().is_some_and(|extension| extension == end)).unwrap()
+}
+
+#[test]
+fn the_packages_install_the_program_its_helpers_pages_and_units() {
+    if lacks("dpkg-deb", "dpkg") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let packages = packages(&dir.path().join("out"));
+    let deb = with_end(&packages, "deb");
+    let root = dir.path().join("root");
+    run("dpkg-deb", [OsStr::new("-x"), deb.as_os_str(), root.as_os_str()]).ok();
+    for file in [
+        "etc/headpond",
+        "usr/lib/systemd/system/headpond@.service",
+        "usr/share/man/man1/headpond.1.gz",
+        "usr/share/man/man5/headpond.5.gz",
+        "usr/share/man/man7/headpond.7.gz",
+        "usr/share/man/man8/headpond-mount.8.gz",
+        "usr/share/man/man8/umount.fuse.headpond.8.gz",
+        "usr/share/bash-completion/completions/headpond",
+        "usr/share/zsh/vendor-completions/_headpond",
+        "usr/share/fish/vendor_completions.d/headpond.fish",
+        "usr/share/doc/headpond/copyright",
+        "usr/share/doc/headpond/changelog.gz",
+        "usr/share/doc/headpond/examples/systemd/mariadb.service.d/headpond.conf",
+        "usr/share/doc/headpond/docs/rules.md",
+    ] {
+        assert!(root.join(file).exists(), "{file}");
+    }
+    let version = concat!("headpond ", env!("CARGO_PKG_VERSION"));
+    run(root.join("usr/bin/headpond"), ["--version"]).ok().refused(0, &[version]);
+    for helper in ["mount.headpond", "mount.fuse.headpond", "umount.fuse.headpond"] {
+        run(root.join("usr/sbin").join(helper), ["/nowhere", "-x"]).refused(1, &["unknown option -x", "usage: "]);
+    }
+    run("bash", [OsStr::new("-n"), root.join("usr/share/bash-completion/completions/headpond").as_os_str()]).ok();
+    if !lacks("rpmbuild", "rpm") {
+        let listed = run("rpm", [OsStr::new("-qpl"), with_end(&packages, "rpm").as_os_str()]);
+        listed.ok().refused(0, &["/usr/bin/headpond\n", "/usr/sbin/mount.headpond\n", "/etc/headpond\n"]);
+    }
+    if !lacks("lintian", "lintian") {
+        run("lintian", [OsStr::new("--fail-on"), OsStr::new("error"), deb.as_os_str()]).ok();
+    }
+    if has_root("to install a package") {
+        comes_and_goes(deb, &dir.path().join("installed"));
+    }
+}
+
+/// Installs a package, again as an upgrade, and removes it.
+fn comes_and_goes(deb: &Path, root: &Path) {
+    for directory in ["updates", "info"] {
+        fs::create_dir_all(root.join("var/lib/dpkg").join(directory)).unwrap();
+    }
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let dpkg = |what: &str, package: &OsStr| {
+        let root = format!("--root={}", root.display());
+        // There is no shell in that directory, and no C library.
+        let options = ["--force-script-chrootless", "--force-depends", "--log=/dev/null", what];
+        run("dpkg", [OsStr::new(&root)].into_iter().chain(options.map(OsStr::new)).chain([package]))
+    };
+    dpkg("--install", deb.as_os_str()).ok();
+    let own = root.join("etc/headpond/mysql.conf");
+    fs::write(&own, "ORIGIN=/slow/mysql\n").unwrap();
+    dpkg("--install", deb.as_os_str()).ok();
+    run(root.join("usr/bin/headpond"), ["--version"]).ok();
+    dpkg("--remove", OsStr::new("headpond")).ok();
+    assert!(!root.join("usr/bin/headpond").exists() && own.exists());
+}
