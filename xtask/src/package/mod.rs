@@ -5,6 +5,7 @@
 //!
 //! Invariant: a package restarts no mount, and is not removed under one (`packaging/debian`, `packaging/rpm`).
 
+mod crates;
 mod deb;
 mod rpm;
 mod tree;
@@ -26,8 +27,8 @@ struct Contents {
     program: PathBuf,
     /// Its manual pages and completions.
     pages: PathBuf,
-    /// The crates it is built from.
-    crates: String,
+    /// The licences of the crates in it.
+    licences: String,
     /// When it last changed, in seconds since 1970.
     epoch: String,
 }
@@ -58,7 +59,7 @@ pub fn run(arguments: &[String]) -> Result<PathBuf, String> {
     fs::create_dir_all(&scratch).map_err(|error| format!("making {}: {error}", scratch.display()))?;
     let pages = scratch.join("pages");
     pages::write(&program, &pages)?;
-    let contents = Contents { program, pages, crates: crates()?, epoch: epoch()? };
+    let contents = Contents { program, pages, licences: crates::licences()?, epoch: epoch()? };
     if is_here("dpkg-deb") {
         deb::pack(&contents, &scratch, &out)?;
     }
@@ -76,18 +77,6 @@ fn is_here(packer: &str) -> bool {
         println!("left out, for this machine lacks: {packer}");
     }
     here
-}
-
-/// The crates that the program contains, each with version and licence.
-fn crates() -> Result<String, String> {
-    let mut list = crate::tree::cargo();
-    list.args(["tree", "--package", "headpond", "--edges", "normal", "--prefix", "none", "--format", "{p}\t{l}"]);
-    let said = output(&mut list)?;
-    // Behind a crate of the workspace stands its directory.
-    let mut crates: Vec<&str> = said.lines().filter(|line| !line.starts_with("headpond")).collect();
-    crates.sort_unstable();
-    crates.dedup();
-    Ok(crates.join("\n") + "\n")
 }
 
 /// The time of the commit, or what the variable for builds that can be repeated says.

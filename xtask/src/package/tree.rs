@@ -45,7 +45,7 @@ impl Tree {
             tree.file(&completions.join(name), to, 0o644)?;
         }
         tree.copy(&packaging.join("examples"), "usr/share/doc/headpond/examples")?;
-        tree.text(&contents.crates, "usr/share/doc/headpond/crates.txt", 0o644)?;
+        compress(&tree.text(&contents.licences, "usr/share/doc/headpond/crates.txt", 0o644)?)?;
         tree.documents()?;
         Ok(tree)
     }
