@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Where cargo builds.
 pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree::root().join("target"), PathBuf::from)
+    tree::root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Builds the program, and writes the pages beside it.
