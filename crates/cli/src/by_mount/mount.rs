@@ -3,6 +3,7 @@
 //! Invariant: a mount with fewer limits than asked for does not stay.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +11,7 @@ use std::process::Command;
 use clap::Parser;
 use headpond_control::{Refusal, log_line};
 use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 
 use super::options::{self, Options};
@@ -32,12 +34,7 @@ pub(super) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         let checked = Cli::try_parse_from(std::iter::once(&OsString::from("headpond")).chain(&line));
         return checked.map(drop).map_err(|error| Failure::Usage(error.to_string()));
     }
-    let own = std::env::current_exe().map_err(|error| Refusal::Failed { doing: "find headpond".to_owned(), error })?;
-    let ended = Command::new(own)
-        .arg0("headpond")
-        .args(&line)
-        .status()
-        .map_err(|error| Refusal::Failed { doing: "start headpond".to_owned(), error })?;
+    let ended = headpond()?.args(&line).status().map_err(|error| failed("start headpond", error))?;
     if !ended.success() {
         return Err(Failure::Said(ended.code()));
     }
@@ -46,9 +43,32 @@ pub(super) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         let mountpoint = mountpoint.to_owned();
         // It was mounted a moment ago: what an unmount refuses, a person must look at.
         let left = unmount::run(&UnmountArgs { mountpoint: mountpoint.clone(), keep_dirty: true, quiet: true });
-        let doing = format!("limit the mount at {} as its options say", mountpoint.display());
-        left.err().unwrap_or(Refusal::Failed { doing, error: error.into() }).into()
+        let refusal = match error {
+            Errno::PERM => Refusal::NoPermission {
+                what: format!("limit the mount at {}", mountpoint.display()),
+                advice: "Only root can add ro and noexec. The option user means noexec, too: write user,exec."
+                    .to_owned(),
+            },
+            error => failed(&format!("limit the mount at {} as its options say", mountpoint.display()), error.into()),
+        };
+        left.err().unwrap_or(refusal).into()
     })
+}
+
+/// This program under its own name.
+fn headpond() -> Result<Command, Refusal> {
+    let own = std::env::current_exe().map_err(|error| failed("find headpond", error))?;
+    let mut command = Command::new(own);
+    command.arg0("headpond");
+    // `mount` takes it away when an ordinary user runs it, and fusermount3 must be found.
+    if std::env::var_os("PATH").is_none() {
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    }
+    Ok(command)
+}
+
+fn failed(doing: &str, error: io::Error) -> Refusal {
+    Refusal::Failed { doing: doing.to_owned(), error }
 }
 
 /// The same mount as a command line of headpond's own, which begins with the command.
