@@ -133,6 +133,20 @@ impl Flash {
             error => failed("open", path, error),
         })?;
         lock(&file, write, path)?;
+        Self::locked(file, path, kind)
+    }
+
+    /// Takes over what another process opened for writing, with its lock.
+    ///
+    /// # Errors
+    /// When it cannot be measured.
+    pub fn taken_over(file: File, path: &Path) -> std::result::Result<Self, FlashError> {
+        let metadata = file.metadata().map_err(|error| failed("look at", path, error))?;
+        let kind = if metadata.is_file() { FlashKind::File } else { FlashKind::BlockDevice };
+        Self::locked(file, path, kind)
+    }
+
+    fn locked(file: File, path: &Path, kind: FlashKind) -> std::result::Result<Self, FlashError> {
         let (mut file, direct) = into_direct(file, path)?;
         let bytes = match kind {
             FlashKind::File => file.metadata().map(|metadata| metadata.len()),

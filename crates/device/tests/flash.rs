@@ -28,6 +28,21 @@ fn two_never_share_a_flash_and_the_second_is_told() {
 }
 
 #[test]
+fn what_is_taken_over_keeps_its_lock_when_its_first_owner_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flash");
+    let first = Flash::create(&path, 1 << 20, Fill::Reserved).unwrap();
+    let handed = first.file().try_clone().unwrap();
+    let (bytes, direct) = (first.bytes(), first.is_direct());
+    drop(first);
+    assert!(matches!(Flash::open(&path), Err(FlashError::InUse(_))));
+    let second = Flash::taken_over(handed, &path).unwrap();
+    assert_eq!((second.bytes(), second.is_direct(), second.kind()), (bytes, direct, FlashKind::File));
+    drop(second);
+    assert!(Flash::open(&path).is_ok());
+}
+
+#[test]
 fn a_second_process_is_refused_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flash");
