@@ -8,8 +8,9 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("base", &[]),
+    ("holder", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
     ("format", &["base"]),
@@ -30,13 +31,16 @@ const LAYERS: [(&str, &[&str]); 24] = [
     ("shard", &["base", "format", "claim", "device", "map", "log", "engine", "door"]),
     ("modelled", &["base", "format", "models", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "ledger", "names", "rules", "door", "shard"]),
-    ("control", &["base", "format", "claim", "device", "engine", "ledger", "rules", "door", "shard", "mount"]),
+    (
+        "control",
+        &["base", "format", "claim", "holder", "device", "engine", "ledger", "rules", "door", "shard", "mount"],
+    ),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",
         &[
             "base", "format", "check", "device", "engine", "shard", "rules", "mount", "control", "lab", "modelled",
-            "policy", "trace",
+            "holder", "policy", "trace",
         ],
     ),
 ];

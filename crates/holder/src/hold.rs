@@ -1,0 +1,324 @@
+//! The holder's loop: starts workers one after the other, and keeps what they send.
+//!
+//! ```text
+//! first worker ─ ends before it serves ────────────> the holder ends with its status
+//!      │ serves
+//!      v
+//!   serving ─ ends in order ───────────────────────> the same
+//!      │ dies, or hangs
+//!      v
+//!   next worker ─ serves ─> serving
+//!      │ TRIES in a row do not come up
+//!      v
+//!   the holder ends: the kernel ends the connection, and callers get errors
+//! ```
+//!
+//! One thread, no allocation that grows with the data, no parser but that of [`Message`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::arena::{Arena, Sizes};
+use crate::message::{Message, Received, receive, send};
+
+/// Workers in a row that may fail to come up. Before the second comes a pause of [`PAUSE`], which doubles each time.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A worker that serves this long has come up. One that dies earlier by itself may die of a request that comes again.
+const UP: Duration = Duration::from_secs(1);
+
+/// How often the holder looks for a sign of life, and how many looks without one make a worker hang. Looks count and
+/// not the clock: a host that was suspended has counted none.
+const LOOK: Duration = Duration::from_secs(1);
+const HANGS: u32 = 30;
+
+/// How long a new program has until it serves, if the last one was replaced on purpose.
+const NEW_PROGRAM: Duration = Duration::from_secs(30);
+
+/// The program to run as worker. It stays open, so that a package that replaces its file does not replace it too.
+#[derive(Debug)]
+pub struct Program {
+    file: File,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// This program, with other arguments.
+    ///
+    /// # Errors
+    /// If `/proc` is not mounted.
+    pub fn own(arguments: Vec<OsString>) -> io::Result<Self> {
+        Ok(Self { file: File::open("/proc/self/exe")?, arguments })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        command.arg0("headpond").args(&self.arguments);
+        command
+    }
+}
+
+/// Keeps a mount alive until it ends in order, or cannot be kept. Returns the exit status. `note` gets a line for the
+/// log. `served` is called once, when the first worker serves.
+///
+/// # Errors
+/// If the first worker cannot be started.
+pub fn hold(
+    program: Program,
+    sizes: Sizes,
+    note: impl FnMut(&str),
+    served: impl FnOnce() -> io::Result<()>,
+) -> io::Result<u8> {
+    let signals = signals()?;
+    let arena = Arena::make(sizes)?;
+    let beat = Arena::map(&arena, sizes).map_err(io::Error::other)?.beat();
+    let kept = BTreeMap::from([(crate::tie::ARENA.to_owned(), arena)]);
+    let beats = Box::new(move || beat.load(Ordering::Relaxed));
+    let mut holder = Holder {
+        program,
+        kept,
+        notes: BTreeMap::new(),
+        next: None,
+        signals,
+        beats,
+        note,
+        told_to_end: None,
+        ending: false,
+    };
+    holder.run(served)
+}
+
+/// Where each signal that ends a mount shows.
+fn signals() -> io::Result<Vec<(Signal, UnixStream)>> {
+    let all = [(Signal::TERM, SIGTERM), (Signal::INT, SIGINT), (Signal::HUP, SIGHUP)];
+    let listen = |(signal, number)| {
+        let (shows, comes) = UnixStream::pair()?;
+        signal_hook::low_level::pipe::register(number, comes)?;
+        Ok((signal, shows))
+    };
+    all.into_iter().map(listen).collect()
+}
+
+struct Holder<N> {
+    program: Program,
+    kept: BTreeMap<String, OwnedFd>,
+    notes: BTreeMap<String, String>,
+    /// The program to go on with, if not the present one.
+    next: Option<File>,
+    signals: Vec<(Signal, UnixStream)>,
+    /// The worker's count of signs of life.
+    beats: Box<dyn Fn() -> u64>,
+    note: N,
+    /// The signal to end that came last.
+    told_to_end: Option<Signal>,
+    /// A worker said that the mount ends with it.
+    ending: bool,
+}
+
+/// A worker's life, as the holder saw it.
+struct Life {
+    status: ExitStatus,
+    /// How long it served.
+    served: Option<Duration>,
+    hung: bool,
+}
+
+impl Life {
+    /// Whether it came up. A kill comes from outside, and says nothing of the worker.
+    fn came_up(&self) -> bool {
+        let killed = self.status.signal() == Some(Signal::KILL.as_raw());
+        self.served.is_some_and(|served| served >= UP || killed)
+    }
+}
+
+impl<N: FnMut(&str)> Holder<N> {
+    fn run(&mut self, served: impl FnOnce() -> io::Result<()>) -> io::Result<u8> {
+        let mut served = Some(served);
+        let (mut lives, mut failed) = (0, 0);
+        loop {
+            let before = self.replace_program();
+            let life = self.one_life(lives, before.is_some(), &mut served)?;
+            lives += 1;
+            let in_order = life.status.code().is_some();
+            if served.is_some() || (in_order && life.served.is_some() && self.next.is_none()) || self.ends() {
+                return Ok(code(life.status));
+            }
+            let cause = if life.hung { "hung, and was killed".to_owned() } else { format!("ended ({})", life.status) };
+            if let Some(before) = before.filter(|_| life.served.is_none()) {
+                (self.note)(&format!("the new program {cause} before it served; going on with the last one"));
+                self.program.file = before;
+                continue;
+            }
+            if self.next.is_some() {
+                (self.note)("going on with another program");
+                continue;
+            }
+            failed = if life.came_up() { 0 } else { failed + 1 };
+            if failed > TRIES {
+                (self.note)(&format!("the worker {cause}. {TRIES} in a row did not come up: the mount ends"));
+                return Ok(1);
+            }
+            (self.note)(&format!("the worker {cause}; another one takes over, and what was acknowledged is kept"));
+            if failed > 1 {
+                self.pause(PAUSE * 2_u32.pow(failed - 2));
+            }
+        }
+    }
+
+    /// Whether the mount was about to end when the last worker did.
+    fn ends(&self) -> bool {
+        self.ending || self.told_to_end.is_some()
+    }
+
+    /// Goes over to the next program, if one was named. Returns the present one then.
+    fn replace_program(&mut self) -> Option<File> {
+        let next = self.next.take()?;
+        Some(std::mem::replace(&mut self.program.file, next))
+    }
+
+    /// A pause that a signal ends.
+    fn pause(&mut self, time: Duration) {
+        let timeout = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+        let mut watched: Vec<_> = self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)).collect();
+        let _ = poll(&mut watched, Some(&timeout));
+        self.take_signals();
+    }
+
+    /// Starts a worker, and serves it until it is gone.
+    fn one_life(
+        &mut self,
+        lives: u64,
+        replaces: bool,
+        served: &mut Option<impl FnOnce() -> io::Result<()>>,
+    ) -> io::Result<Life> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let mut child = self
+            .program
+            .command()
+            .stdin(theirs)
+            // A ctrl-C comes to the holder alone, which passes it on.
+            .process_group(0)
+            .spawn()?;
+        self.tell(&ours, lives);
+        let gone = pidfd_open(pid_of(&child), PidfdFlags::empty())?;
+        let started = Instant::now();
+        let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, (self.beats)());
+        loop {
+            let mut watched = vec![PollFd::new(&gone, PollFlags::IN), PollFd::new(&ours, PollFlags::IN)];
+            watched.extend(self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)));
+            let timeout = Timespec { tv_sec: LOOK.as_secs().cast_signed(), tv_nsec: 0 };
+            let events = match poll(&mut watched, Some(&timeout)) {
+                Ok(count) => count,
+                Err(rustix::io::Errno::INTR) => 1,
+                Err(error) => return Err(error.into()),
+            };
+            let mut shown = watched.iter().map(|one| !one.revents().is_empty());
+            let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
+            let signalled = shown.any(|shown| shown);
+            if said && self.listen(&ours) && since.is_none() {
+                since = Some(Instant::now());
+                if let Some(served) = served.take() {
+                    served()?;
+                }
+            }
+            if signalled {
+                self.pass_on(&child);
+            }
+            if is_gone {
+                // What it sent before it died counts.
+                self.listen(&ours);
+                let status = child.wait()?;
+                return Ok(Life { status, served: since.map(|since| since.elapsed()), hung });
+            }
+            if events > 0 {
+                continue;
+            }
+            let beat = (self.beats)();
+            quiet = if beat == last_beat && since.is_some() && !is_stopped(&child) { quiet + 1 } else { 0 };
+            last_beat = beat;
+            let late = replaces && since.is_none() && started.elapsed() > NEW_PROGRAM;
+            if quiet >= HANGS || late {
+                (hung, quiet) = (true, 0);
+                // It may have ended by itself meanwhile.
+                let _ = kill_process(pid_of(&child), Signal::KILL);
+            }
+        }
+    }
+
+    /// Gives a new worker all that is kept.
+    fn tell(&self, socket: &OwnedFd, lives: u64) {
+        let notes = self.notes.iter().map(|(name, text)| (Message::Note(name.clone(), text.clone()), None));
+        let kept = self.kept.iter().map(|(name, kept)| (Message::Keep(name.clone()), Some(kept.as_fd())));
+        for (message, descriptor) in notes.chain(kept).chain([(Message::Begin(lives), None)]) {
+            // A worker that died already is noticed soon enough.
+            let _ = send(socket, &message, descriptor);
+        }
+    }
+
+    /// Reads all that the worker has said. Returns whether it said that it serves.
+    fn listen(&mut self, socket: &OwnedFd) -> bool {
+        let mut ready = false;
+        while let Ok(Received::Message(message, descriptor)) = receive(socket, false) {
+            match (message, descriptor) {
+                (Message::Keep(name), Some(descriptor)) => drop(self.kept.insert(name, descriptor)),
+                (Message::Release(name), _) => drop(self.kept.remove(&name)),
+                (Message::Note(name, text), _) => drop(self.notes.insert(name, text)),
+                (Message::Ready, _) => ready = true,
+                (Message::Ending, _) => self.ending = true,
+                (Message::Next(path), _) => match File::open(&path) {
+                    Ok(program) => self.next = Some(program),
+                    Err(error) => (self.note)(&format!("the next program, {path}: {error}")),
+                },
+                (Message::Keep(_) | Message::Begin(_), _) => {}
+            }
+        }
+        ready
+    }
+
+    /// Passes a signal on that came for the mount.
+    fn pass_on(&mut self, child: &Child) {
+        self.take_signals();
+        if let Some(signal) = self.told_to_end {
+            let _ = kill_process(pid_of(child), signal);
+        }
+    }
+
+    fn take_signals(&mut self) {
+        for (signal, shows) in &self.signals {
+            let mut some = [0; 64];
+            if rustix::net::recv(shows, &mut some[..], RecvFlags::DONTWAIT).is_ok_and(|(_, len)| len > 0) {
+                self.told_to_end = Some(*signal);
+            }
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Whether a debugger or a signal has stopped the worker. That is no hang.
+fn is_stopped(child: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
+/// The exit status of a shell's child: that of the worker, or 128 and its signal.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}

@@ -1,0 +1,24 @@
+//! Three lives: the holder, the worker and the pool.
+//!
+//! The **worker** is the daemon that serves a mount. It may die at any instruction. The **holder** is its parent: it
+//! keeps what must outlive the worker, and starts another one, which goes on. The **pool** on flash outlives both.
+//!
+//! ```text
+//! holder ── keeps ──> the FUSE connection, locks, files without a name, the arena
+//!    │ starts, and gives it all of that
+//!    └──> worker ── dies ──> worker ── dies ──> ...
+//! ```
+//!
+//! Invariants:
+//! - The holder touches no data and parses none. It knows descriptors by name, and short texts.
+//! - The next worker starts only after the last one is wholly gone, and all it sent has been read.
+//! - A worker does not outlive its holder: the kernel ends it.
+
+mod arena;
+mod hold;
+mod message;
+mod tie;
+
+pub use arena::{Arena, ArenaError, Sizes};
+pub use hold::{Program, hold};
+pub use tie::{Inherited, Tie};

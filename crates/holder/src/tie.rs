@@ -1,0 +1,109 @@
+//! The worker's tie to its holder.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+use crate::arena::{Arena, ArenaError, Sizes};
+use crate::message::{Message, Received, receive, send};
+
+/// The name under which the holder keeps the arena.
+pub(crate) const ARENA: &str = "arena";
+
+/// A worker's side. Each message is with the holder once the call returns: a kill of the worker does not take it
+/// back.
+#[derive(Debug)]
+pub struct Tie {
+    socket: OwnedFd,
+}
+
+/// What a worker gets at its start.
+#[derive(Debug)]
+pub struct Inherited {
+    /// The shared memory.
+    pub arena: Arena,
+    /// Descriptors by name.
+    pub kept: BTreeMap<String, OwnedFd>,
+    /// Texts by name.
+    pub notes: BTreeMap<String, String>,
+    /// How many workers there were before this one.
+    pub lives: u64,
+}
+
+impl Tie {
+    /// Takes over from the last worker, or begins as the first. Call it before anything else: until then the worker
+    /// may outlive its holder.
+    ///
+    /// # Errors
+    /// If the holder is gone, or its arena is another version's.
+    pub fn take(sizes: Sizes) -> Result<(Self, Inherited), ArenaError> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        let socket = io::stdin().as_fd().try_clone_to_owned().map_err(ArenaError::Io)?;
+        let gone = || ArenaError::Io(io::Error::other("the holder is gone"));
+        if getppid().is_none() {
+            return Err(gone());
+        }
+        let (mut kept, mut notes) = (BTreeMap::new(), BTreeMap::new());
+        let lives = loop {
+            match receive(&socket, true).map_err(ArenaError::Io)? {
+                Received::Message(Message::Keep(name), Some(descriptor)) => drop(kept.insert(name, descriptor)),
+                Received::Message(Message::Note(name, text), _) => drop(notes.insert(name, text)),
+                Received::Message(Message::Begin(lives), _) => break lives,
+                Received::Message(..) | Received::Unknown => {}
+                Received::Nothing | Received::End => return Err(gone()),
+            }
+        };
+        let arena = Arena::map(kept.remove(ARENA).ok_or_else(gone)?, sizes)?;
+        Ok((Self { socket }, Inherited { arena, kept, notes, lives }))
+    }
+
+    /// Keeps a descriptor for the workers to come, in place of an earlier one of that name.
+    ///
+    /// # Errors
+    /// If the holder is gone, and this process about to be.
+    pub fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        send(&self.socket, &Message::Keep(name.to_owned()), Some(descriptor))
+    }
+
+    /// Lets go of a descriptor.
+    ///
+    /// # Errors
+    /// As of [`keep`](Self::keep).
+    pub fn release(&self, name: &str) -> io::Result<()> {
+        send(&self.socket, &Message::Release(name.to_owned()), None)
+    }
+
+    /// Keeps a text of at most 60 KiB.
+    ///
+    /// # Errors
+    /// As of [`keep`](Self::keep).
+    pub fn note(&self, name: &str, text: &str) -> io::Result<()> {
+        send(&self.socket, &Message::Note(name.to_owned(), text.to_owned()), None)
+    }
+
+    /// This worker serves. From now on the holder starts another one if this one dies.
+    ///
+    /// # Errors
+    /// As of [`keep`](Self::keep).
+    pub fn ready(&self) -> io::Result<()> {
+        send(&self.socket, &Message::Ready, None)
+    }
+
+    /// The mount is gone, and nothing that was acknowledged needs the arena. No worker comes after this one.
+    ///
+    /// # Errors
+    /// As of [`keep`](Self::keep).
+    pub fn ending(&self) -> io::Result<()> {
+        send(&self.socket, &Message::Ending, None)
+    }
+
+    /// The next worker is the program at `path`. It comes when this one ends.
+    ///
+    /// # Errors
+    /// As of [`keep`](Self::keep).
+    pub fn go_on_with(&self, path: &str) -> io::Result<()> {
+        send(&self.socket, &Message::Next(path.to_owned()), None)
+    }
+}

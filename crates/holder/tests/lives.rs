@@ -1,0 +1,142 @@
+//! Workers that die in every way, and the holder that goes on. The worker is this test program, started once more.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use headpond_holder::{Program, Sizes, Tie, hold};
+
+const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, tail_bytes: 4096 };
+
+/// The directory of the test that runs, and what its workers do, one after the other.
+const PLACE: &str = "HEADPOND_TEST_PLACE";
+const LIVES: &str = "HEADPOND_TEST_LIVES";
+
+/// Tests hand down what their workers do in the environment, so they run one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// What came of a holder: its status, what it noted, and what its workers wrote.
+struct Seen {
+    status: u8,
+    notes: Vec<String>,
+    written: String,
+    served: bool,
+}
+
+fn lives(lives: &str) -> Seen {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let place = tempfile::tempdir().unwrap();
+    let (mut notes, mut served) = (Vec::new(), false);
+    let arguments = ["worker", "--exact", "--ignored", "--nocapture"].map(Into::into).to_vec();
+    // The only thread that reads or writes the environment is this one.
+    #[allow(unsafe_code)]
+    // SAFETY: see above; the lock keeps other tests out.
+    unsafe {
+        std::env::set_var(PLACE, place.path());
+        std::env::set_var(LIVES, lives);
+    }
+    let status = hold(
+        Program::own(arguments).unwrap(),
+        SIZES,
+        |line| notes.push(line.to_owned()),
+        || {
+            served = true;
+            Ok(())
+        },
+    )
+    .unwrap();
+    let written = fs::read_to_string(place.path().join("written")).unwrap_or_default();
+    Seen { status, notes, written, served }
+}
+
+#[test]
+#[ignore = "not a test: it is the worker of the others"]
+fn worker() {
+    let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
+    let lives = std::env::var(LIVES).unwrap();
+    let (tie, inherited) = Tie::take(SIZES).unwrap();
+    let life = usize::try_from(inherited.lives).unwrap();
+    let mut log = OpenOptions::new().create(true).append(true).open(place.join("written")).unwrap();
+    let word = &inherited.arena.tail_words[0];
+    writeln!(log, "life {life}, word {}, note {:?}", word.load(Ordering::Acquire), inherited.notes.get("so")).unwrap();
+    if let Some(kept) = inherited.kept.get("file") {
+        let (mut file, mut text) = (File::from(kept.try_clone().unwrap()), String::new());
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        writeln!(log, "kept {text}").unwrap();
+    }
+    for step in lives.split(',').nth(life).unwrap_or("end").split('+') {
+        match step {
+            "word" => drop(word.fetch_add(1, Ordering::Release)),
+            "note" => tie.note("so", &format!("said in life {life}")).unwrap(),
+            "keep" => {
+                // Without a name from the start: only the holder's descriptor is left of it.
+                let mut file = tempfile::tempfile().unwrap();
+                write!(file, "of life {life}").unwrap();
+                tie.keep("file", file.as_fd()).unwrap();
+            }
+            "release" => tie.release("file").unwrap(),
+            "ready" => tie.ready().unwrap(),
+            "up" => std::thread::sleep(std::time::Duration::from_millis(1200)),
+            "ending" => tie.ending().unwrap(),
+            "again" => tie.go_on_with("/proc/self/exe").unwrap(),
+            "false" => tie.go_on_with("/bin/false").unwrap(),
+            "refuse" => std::process::exit(34),
+            "end" => std::process::exit(0),
+            "die" => std::process::abort(),
+            other => panic!("{other}"),
+        }
+    }
+    std::process::abort();
+}
+
+#[test]
+fn a_first_worker_that_never_served_takes_the_holder_with_it() {
+    for (lives_are, status) in [("refuse", 34), ("die", 134)] {
+        let seen = lives(lives_are);
+        assert_eq!((seen.status, seen.served, seen.notes.len()), (status, false, 0), "{:?}", seen.notes);
+    }
+}
+
+#[test]
+fn a_worker_that_dies_is_followed_by_one_that_has_all_it_kept() {
+    let seen = lives("word+note+keep+ready+die,word+ready+die,release+ready+die,ready+ending+end");
+    assert_eq!((seen.status, seen.served, seen.notes.len()), (0, true, 3), "{:?}", seen.notes);
+    let said = "note Some(\"said in life 0\")";
+    let expected = format!(
+        "life 0, word 0, note None\nlife 1, word 1, {said}\nkept of life 0\nlife 2, word 2, {said}\nkept of life 0\nlife 3, word \
+         2, {said}\n"
+    );
+    assert_eq!(seen.written, expected);
+}
+
+#[test]
+fn five_in_a_row_that_do_not_come_up_are_enough_and_one_that_does_counts_anew() {
+    let seen = lives("ready+die,die,refuse,die,die,die,die");
+    assert_eq!(seen.status, 1);
+    assert!(seen.notes.last().unwrap().contains("did not come up"), "{:?}", seen.notes);
+    assert_eq!(seen.written.matches("life").count(), 6);
+    let seen = lives("ready+die,die,die,ready+up+die,die,die,die,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 8), "{:?}", seen.notes);
+}
+
+#[test]
+fn another_program_goes_on_and_the_last_one_if_it_does_not_serve() {
+    let seen = lives("ready+again+end,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    let seen = lives("ready+false+end,never,ready+end");
+    assert!(seen.notes.iter().any(|note| note.contains("going on with the last one")), "{:?}", seen.notes);
+    assert_eq!(seen.status, 0);
+    assert!(seen.written.contains("life 2, "), "{}", seen.written);
+}
+
+#[test]
+fn a_worker_that_dies_at_its_end_is_the_last_one() {
+    let seen = lives("ready+ending+die");
+    assert_eq!((seen.status, seen.notes.len()), (134, 0));
+}
