@@ -30,10 +30,19 @@ pub struct Cli {
     /// Started by `mount --background`.
     #[arg(long = BACKGROUND_CHILD, hide = true)]
     pub background_child: bool,
+    /// Started by the holder of a mount, to serve it.
+    #[arg(long = WORKER, hide = true)]
+    pub worker: bool,
 }
 
 /// The name of the hidden mark that `mount --background` gives to the daemon it starts.
 pub const BACKGROUND_CHILD: &str = "background-child";
+
+/// The name of the hidden command by which `upgrade` asks a program whether it can take over.
+pub const SHARED_LAYOUT: &str = "shared-layout";
+
+/// The name of the hidden mark that a holder gives to its workers.
+pub const WORKER: &str = "worker";
 
 fn after_help() -> String {
     format!(
@@ -93,6 +102,14 @@ pub enum Command {
     /// the end the origin is complete, and you can read it without headpond. While programs have files
     /// open in the mount, headpond refuses to unmount and names the programs.
     Unmount(UnmountArgs),
+    /// Go on with another version of headpond, while the mount is in use
+    ///
+    /// The program that serves the mount ends, and the new one takes over. Applications see a pause of a fraction of a
+    /// second, and no error. If the new program does not come up, the old one goes on.
+    Upgrade(UpgradeArgs),
+    /// Show how this program divides the memory that it shares with a holder
+    #[command(name = SHARED_LAYOUT, hide = true)]
+    SharedLayout,
     /// Examine a pool that is not in use: what is damaged, and what is dirty
     ///
     /// The command reads and verifies what the pool holds, and writes nothing. It reports the damage, what you
@@ -381,6 +398,22 @@ pub struct UnmountArgs {
     /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// The arguments of `headpond upgrade`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond upgrade /var/lib/mysql                        to the version of this command
+  headpond upgrade /var/lib/mysql --program ./headpond   to the program in this file")]
+pub struct UpgradeArgs {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// The program to go on with. Without it: this one
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// Show the result as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The arguments of `headpond rules`.

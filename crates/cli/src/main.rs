@@ -20,6 +20,7 @@ mod rules;
 mod settings;
 mod top;
 mod unmount;
+mod upgrade;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let result = match &cli.command {
-        Command::Mount(args) => mount::run(args, cli.background_child),
+        Command::Mount(args) => mount::run(args, cli.background_child, cli.worker),
         Command::Status(args) => commands::status(args),
         Command::Top(args) => top::run(args),
         Command::Stats(args) => commands::stats(args),
@@ -48,6 +49,8 @@ fn main() -> ExitCode {
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),
         Command::Unmount(args) => unmount::run(args),
+        Command::Upgrade(args) => upgrade::run(args),
+        Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),
         Command::Check(args) => check::run(args),
         Command::Replay(args) => replay::run(args),
         #[cfg(feature = "lab")]

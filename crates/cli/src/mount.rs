@@ -1,31 +1,47 @@
-//! `headpond mount`: in the foreground, or started once more in the background.
+//! `headpond mount`: a holder, in the foreground or started once more in the background, and its workers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use headpond_control::{
-    Decisions, MountPlan, OriginLayer, PoolPlan, Refusal, Running, leave_terminal, log_line, make_runtime_dir,
-    mountpoint_path, report_ready, report_refusal, runtime_name, start_background,
+    Decisions, MountPlan, OriginLayer, PoolPlan, Refusal, Running, Succession, hold_mount, leave_terminal, log_line,
+    make_runtime_dir, mountpoint_path, report_ready, report_refusal, runtime_name, start_background,
 };
 
-use crate::args::{BACKGROUND_CHILD, MountArgs};
+use crate::args::{BACKGROUND_CHILD, MountArgs, WORKER};
 
 /// `headpond mount`.
-pub fn run(args: &MountArgs, background_child: bool) -> Result<(), Refusal> {
-    end_on_panic();
+pub fn run(args: &MountArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
     match (args.background, background_child) {
         (true, false) => in_background(args),
+        _ if !worker => hold(background_child),
         (_, true) => as_daemon(args),
         (false, false) => in_foreground(args),
     }
 }
 
+/// Holds the mount, and starts workers that serve it: this program, with the same arguments. Ends as the last worker
+/// ended, which has said why.
+fn hold(background: bool) -> Result<(), Refusal> {
+    let own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let arguments = [OsString::from(format!("--{WORKER}"))].into_iter().chain(own).collect();
+    match hold_mount(arguments, background)? {
+        0 => Ok(()),
+        status => std::process::exit(status.into()),
+    }
+}
+
 fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
-    let running = Running::start(&plan(args))?;
+    end_on_panic();
+    let succession = Succession::take()?;
+    let is_first = succession.is_first();
+    let running = Running::start(&plan(args), Some(succession))?;
     for line in running.summary().lines() {
         log_line(line);
     }
-    log_line("serving until you unmount; ctrl-C ends at once and keeps dirty data in the pool");
+    if is_first {
+        log_line("serving until you unmount; ctrl-C ends at once and keeps dirty data in the pool");
+    }
     finish(running)
 }
 
@@ -42,17 +58,20 @@ fn in_background(args: &MountArgs) -> Result<(), Refusal> {
 
 /// Runs the daemon that `--background` started. The waiting command shows a refusal. The daemon's log gets it, too.
 fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
+    end_on_panic();
     let started = (|| {
         let plan = plan(args).absolute()?;
         leave_terminal()?;
+        let succession = Succession::take()?;
         log_line(format_args!(
-            "headpond {} mounts {} at {}, as process {}",
+            "headpond {} {} {} at {}, as process {}",
             env!("CARGO_PKG_VERSION"),
+            if succession.is_first() { "mounts" } else { "takes over" },
             plan.pool.origin.display(),
             plan.mountpoint.display(),
             std::process::id()
         ));
-        Running::start(&plan)
+        Running::start(&plan, Some(succession))
     })();
     let running = started.inspect_err(report_refusal)?;
     if report_ready(&running.summary()).is_err() {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headpond_control::{Answer, ClientCommand, Daemon, Refusal, Size, describe_holders, holders};
 
@@ -15,6 +15,9 @@ use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 /// With less dirty data than this, the mount goes first and the daemon writes the rest: a flush
 /// may never end while a program writes.
 const LITTLE: u64 = 64 << 20;
+
+/// How long the daemon's processes may take to end after their last word.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// The most flushes while other programs write as fast as the origin takes it.
 const ROUNDS: usize = 3;
@@ -29,7 +32,9 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
         // The flush took a while: a program may have opened something.
         check_idle(daemon.mountpoint())?;
     }
+    let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
     let (dirty_bytes, note) = leave(&daemon, args, &interrupt)?;
+    wait_for_end(processes);
     let mountpoint = daemon.mountpoint().display();
     if let Some(note) = note {
         println!("unmounted {mountpoint}: {} of dirty data stay in the pool. {note}", Size(dirty_bytes));
@@ -43,6 +48,19 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
         println!("unmounted {mountpoint}: the origin is complete");
     }
     Ok(())
+}
+
+/// Waits until the daemon's processes are gone: only then are the origin's volume and the flash free.
+fn wait_for_end(processes: [u32; 2]) {
+    let started = Instant::now();
+    // A process that nobody has waited for is gone all the same: everything that it had is closed.
+    let is_there = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+    };
+    while processes.iter().any(is_there) && started.elapsed() < END_MAX {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn check_idle(mountpoint: &Path) -> Result<(), Refusal> {

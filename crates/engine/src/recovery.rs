@@ -223,6 +223,15 @@ impl Recovered {
         self.store.log().segments()
     }
 
+    /// The file of an object that [`Recovered::reconcile`] kept has lost its last name, and a program has it open. Its
+    /// data goes when the program closes it.
+    pub fn has_no_name(&mut self, id: ObjectId) {
+        if let Some(object) = self.store.get_mut(id) {
+            object.state.flags.unlinked = true;
+            object.name.note_removed();
+        }
+    }
+
     /// Compares an object with the origin as it is now; `None` if there is none of this identity.
     pub fn reconcile(&mut self, id: ObjectId, found: Option<&OpenObject>) -> Verdict {
         let origin_stood = self.origin_stood;

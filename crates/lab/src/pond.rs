@@ -222,10 +222,19 @@ impl Mount {
         self.service.typed()
     }
 
-    /// The daemon.
+    /// The process that serves.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.service.pid()
+        self.service.children().first().copied().unwrap_or_else(|| self.service.pid())
+    }
+
+    /// Kills the process that serves, and nothing else: another one takes over.
+    pub fn kill_worker(&self) {
+        let worker = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(worker) = worker.filter(|_| self.pid() != self.service.pid()) {
+            // A worker that has just died cannot be killed again.
+            let _ = rustix::process::kill_process(worker, rustix::process::Signal::KILL);
+        }
     }
 
     /// What the mount has counted.

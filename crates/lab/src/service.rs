@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a service that was told to quit may take before it is killed.
 const QUIT_MAX: Duration = Duration::from_secs(10);
+/// How long a child that ends with a killed process may take, and how often that is looked at.
+const BOUND_MAX: Duration = Duration::from_secs(2);
+const BOUND_LOOK: Duration = Duration::from_millis(2);
 /// How often a wait looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -104,11 +107,23 @@ impl Service {
         command::failed(&self.name, &self.command, status, &String::from_utf8_lossy(&log))
     }
 
-    /// Kills the process at once, as a crash would, and waits until it is gone.
+    /// Kills the process at once, as a crash would, and waits until it is gone. A child of it that ends with it (see
+    /// `headpond mount`) is gone, too.
     pub fn kill(&mut self) {
+        let bound = self.children();
         // Failing means that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let start = Instant::now();
+        while start.elapsed() < BOUND_MAX && bound.iter().any(|child| is_there(*child)) {
+            std::thread::sleep(BOUND_LOOK);
+        }
+    }
+
+    /// The processes that it has started.
+    pub fn children(&self) -> Vec<u32> {
+        let list = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid())).unwrap_or_default();
+        list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
     }
 
     /// Asks the process to end in order.
@@ -133,6 +148,12 @@ impl Service {
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+/// Whether a process has anything left. One that nobody has waited for has not.
+fn is_there(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
 impl Drop for Service {

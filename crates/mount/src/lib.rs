@@ -49,7 +49,7 @@ mod without_kernel;
 pub use beside::Beside;
 pub use error::MountError;
 pub use fuse::mountpoint::daemon_is_gone;
-pub use fuse::source::path_of_source;
+pub use fuse::source::{path_of_source, source_of};
 pub use headpond_ledger::{LedgerRefusal, LedgerRoom, MountLedger};
 pub use headpond_names::KnownObject;
 pub use insight::{FileUse, Insight};

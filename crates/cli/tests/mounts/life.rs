@@ -128,14 +128,32 @@ fn warm_after_an_orderly_unmount_and_a_changed_file_is_dropped() {
 }
 
 #[test]
-fn sigterm_leaves_quickly_and_safely_and_says_so() {
+fn sigterm_flushes_within_its_bound_and_ctrl_c_keeps_everything_in_the_pool() {
+    for (signal, bound, state) in
+        [("-TERM", "30s", None), ("-TERM", "off", Some("dirty-left")), ("-INT", "30s", Some("dirty-left"))]
+    {
+        let mut pond = Pond::new();
+        let daemon = pond.mount_foreground(&["--size", SIZE]);
+        run(["set".as_ref(), pond.mnt().as_os_str(), format!("shutdown-flush={bound}").as_ref()]).ok();
+        write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
+        assert_eq!(pond.signal(daemon, signal), 0, "{}", pond.log());
+        let marker = pond.marker().map(|marker| marker["state"].as_str().unwrap().to_owned());
+        assert_eq!(marker.as_deref(), state, "{signal} {bound}: {}", pond.log());
+        if state.is_none() {
+            assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(1 << 20, 4));
+        }
+    }
+}
+
+#[test]
+fn sigint_leaves_quickly_and_safely_and_says_so() {
     let mut pond = Pond::new();
     let daemon = pond.mount_foreground(&["--size", SIZE]);
     write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
-    assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
+    assert_eq!(pond.signal(daemon, "-INT"), 0, "{}", pond.log());
     assert!(!is_mounted(&pond.mnt()));
     let log = pond.log();
-    assert!(log.contains("SIGTERM") && log.contains("1 MiB"), "{log}");
+    assert!(log.contains("SIGINT") && log.contains("1 MiB"), "{log}");
     assert_eq!(pond.marker().unwrap()["state"], "dirty-left");
     pond.mount(&[]).ok();
     assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 4));

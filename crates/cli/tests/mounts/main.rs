@@ -39,5 +39,6 @@ mod superblocks;
 mod taken_over;
 mod times;
 mod units;
+mod unseen;
 mod vanishing;
 mod whole;

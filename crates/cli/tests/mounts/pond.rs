@@ -156,10 +156,16 @@ impl Pond {
         self.daemons.len() - 1
     }
 
-    /// SIGKILL: what a crash of the daemon is.
+    /// SIGKILL for the holder, and with it the worker: what a crash of the whole daemon is.
     pub fn kill(&mut self, daemon: usize) {
-        self.daemons[daemon].kill().unwrap();
-        self.daemons[daemon].wait().unwrap();
+        kill_with_workers(&mut self.daemons[daemon]);
+    }
+
+    /// SIGKILL for the worker alone.
+    pub fn kill_worker(&self, daemon: usize) {
+        for worker in children(self.daemons[daemon].id()) {
+            assert!(Command::new("kill").args(["-KILL", &worker.to_string()]).status().unwrap().success());
+        }
     }
 
     /// A signal by its name, and the daemon's end.
@@ -210,8 +216,9 @@ impl Pond {
 
     fn clean(&mut self) {
         for daemon in &mut self.daemons {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
+            if daemon.try_wait().is_ok_and(|ended| ended.is_none()) {
+                kill_with_workers(daemon);
+            }
         }
         for name in ["mnt", "mnt2"] {
             let mnt = self.at(name);
@@ -234,6 +241,25 @@ impl Drop for Pond {
             eprintln!("what the daemons said last:\n{}", self.log());
         }
     }
+}
+
+/// Kills a holder. The kernel then kills its worker, which is gone on return.
+fn kill_with_workers(holder: &mut Child) {
+    let workers = children(holder.id());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    // A process that nobody has waited for is gone all the same: everything that it had is closed.
+    let is_there = |worker: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+    };
+    wait_until("the worker is gone, too", || !workers.iter().any(is_there));
+}
+
+/// The processes that a process has started.
+fn children(process: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Writes a new file and syncs it.

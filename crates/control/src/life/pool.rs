@@ -19,16 +19,17 @@ use headpond_device::{Backend, FaultHandle, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
+use super::succession::Left;
 use crate::origin::OriginRoot;
 use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
     MarkerState, MountClaim, ObsoleteNote, hex, keep_up, keep_watch,
 };
-use crate::pool::{Beside, DirtyFile, HeldFlash, Ready, Superblocks, make_ready};
+use crate::pool::{ArenaTail, Beside, DirtyFile, HeldFlash, Inherited, NamelessFiles, Ready, Superblocks, make_ready};
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
@@ -55,6 +56,15 @@ pub(crate) struct FoundPool<'a> {
     ready: Ready,
     live: LiveSettings,
     superblocks: Superblocks,
+}
+
+/// What a worker has from those before it, and for those after it.
+#[derive(Default)]
+pub(crate) struct Inheritance<'a> {
+    pub(crate) left: Option<&'a Left>,
+    pub(crate) tail: Option<ArenaTail>,
+    /// Files of the origin that are open and have no name.
+    pub(crate) nameless: Vec<OwnedFd>,
 }
 
 /// A pool in use. Requests come in through its handle, and through the doors that are attached to the handle.
@@ -84,14 +94,17 @@ pub(crate) struct OpenedPool {
 }
 
 impl<'a> FoundPool<'a> {
-    /// Takes the locks of the origin and of the flash at `path`, and reads the pool.
+    /// Takes the locks of the origin and of the flash at `path`, and reads the pool. What the last worker left comes
+    /// first: its open flash, and what it had not written there yet.
     pub(crate) fn find(
         plan: &'a PoolPlan,
         root: &Arc<OriginRoot>,
         path: &Path,
         budget: Budget,
+        inheritance: Inheritance<'_>,
         waiting: &Waiting,
     ) -> Result<Self, Refusal> {
+        let Inheritance { left, tail, nameless } = inheritance;
         let from_file = settings_from_file(plan)?;
         waiting.on(Step::Origin("the lock beside the data"));
         let marker = take_marker(root)?;
@@ -101,14 +114,22 @@ impl<'a> FoundPool<'a> {
             found => found?,
         };
         waiting.on(Step::Pool);
-        let mut flash = once_free(|| HeldFlash::take(path, plan.size, plan.fill))?;
+        let mut flash = match left {
+            Some(left) => HeldFlash::taken_over(left.flash()?, path)?,
+            None => once_free(|| HeldFlash::take(path, plan.size, plan.fill))?,
+        };
+        let tail = tail.map(|tail| tail.bring_to(&flash)).transpose()?;
+        let nameless = NamelessFiles::of(nameless);
+        let nameless =
+            nameless.map_err(|error| Refusal::from_io("look at files without a name below", root.path(), error))?;
+        let inherited = Inherited { tail, nameless };
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
         let durable = DurableLog::read(marker.dir())?;
         let awaited = AwaitedNote { marker: found.as_ref(), durable: durable.as_ref() };
         let beside = Beside { awaited, failure: failure.as_ref() };
-        let mut ready = make_ready(&mut flash, root, &beside, plan, waiting)?;
+        let mut ready = make_ready(&mut flash, root, &beside, plan, inherited, waiting)?;
         let keeper = Keeper::open(flash.opened(), ready.pool)
             .map_err(|error| Refusal::from_io("read the settings kept on", path, error))?;
         let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
@@ -162,9 +183,13 @@ impl<'a> FoundPool<'a> {
         let origin = open_origin(&root, plan, obsolete.clone(), claim.pool.clone(), gate.clone(), self.budget)?;
         waiting.on(Step::Origin("the files"));
         let dirty_files = ready.files.len() as u64;
-        for DirtyFile { object, found, file } in ready.files {
+        for DirtyFile { object, found, file, has_name } in ready.files {
             let file = file.map_or_else(|| root.open_file(&found), Ok)?;
-            origin.attach_lasting(object, file, root.again(found));
+            if has_name {
+                origin.attach_lasting(object, file, root.again(found));
+            } else {
+                origin.attach(object, file);
+            }
         }
 
         marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
@@ -239,6 +264,11 @@ impl RunningPool {
     /// Its settings and rules.
     pub(crate) const fn settings(&self) -> &LiveSettings {
         &self.live
+    }
+
+    /// The open flash, with its lock.
+    pub(crate) fn flash(&self) -> BorrowedFd<'_> {
+        self.superblocks.file().as_fd()
     }
 
     /// What makes its flash fail, if a test asked for it.
@@ -375,7 +405,8 @@ mod tests {
         let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
         let waiting = Waiting::for_origin(&plan.origin);
         let before = Marker::beside(&plan.origin);
-        let found = FoundPool::find(plan, &root, &plan.flash, Budget::of_process(), &waiting).unwrap();
+        let found =
+            FoundPool::find(plan, &root, &plan.flash, Budget::of_process(), Inheritance::default(), &waiting).unwrap();
         assert_eq!(Marker::beside(&plan.origin), before, "nothing is changed yet");
         found.start(None, &waiting).unwrap()
     }

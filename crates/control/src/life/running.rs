@@ -3,30 +3,45 @@
 //! Start: the places, the pool (see [`FoundPool`]), the mount, the control socket. End: the mount goes first, so that
 //! nothing new comes in; then the pool ends.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
+use headpond_engine::{Reply, Request};
+use headpond_mount::{
+    Beside as BesideMount, LastingMount, MountError, MountOptions, Mounted, THREADS, attach_to, mount_lasting,
+};
 use headpond_shard::Budget;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::beat::keep_beating;
 use super::ending::Ended;
 use super::last_daemon::once_free;
-use super::pool::{FoundPool, OpenedPool, RunningPool, duplicate};
+use super::pool::{FoundPool, Inheritance, OpenedPool, RunningPool, duplicate};
+use super::succession::{Heirs, Left, Succession};
 use crate::mounts::{CheckedPlaces, Detach, Elsewhere, NextStep, check_fuse, describe, detach, holders_of};
 use crate::numbers::exposition;
 use crate::origin::OriginRoot;
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting, confine, give_large_buffers_back, notify, runtime_dir};
-use crate::refusal::Refusal;
+use crate::refusal::{ExitStatus, Refusal};
 use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase, Service, Token};
 use crate::settings::MountPlan;
 use crate::wording::Size;
 
 /// How often the main thread looks for an unmount by another process, and for errors.
 const PERIOD: Duration = Duration::from_millis(250);
+
+/// What goes to the origin before a mount ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum EndFlush {
+    Nothing,
+    /// What can until then.
+    Within(Instant),
+    Everything,
+}
 
 /// A pool in use, and the mount that is its door.
 pub struct Running {
@@ -36,14 +51,22 @@ pub struct Running {
     events: Receiver<Event>,
     socket: Arc<ControlSocket>,
     notes: Vec<String>,
+    heirs: Heirs,
 }
 
 impl Running {
-    /// Starts a mount. `say` gets what the start waits for.
+    /// Starts a mount, or takes over from a worker that served it.
     ///
     /// # Errors
     /// The reason not to start. Nothing was changed then.
-    pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+    pub fn start(plan: &MountPlan, mut succession: Option<Succession>) -> Result<Self, Refusal> {
+        let tail = succession.as_mut().and_then(Succession::take_tail);
+        let nameless = succession.as_ref().map_or_else(Vec::new, Succession::nameless);
+        let lasting = succession.as_mut().map(Succession::lasting).transpose()?;
+        let heirs = Heirs::of(succession.as_ref());
+        let left = succession.as_ref().and_then(Succession::left);
+        let continued = left.map(|left| left.plan(plan.clone()));
+        let plan = continued.as_ref().unwrap_or(plan);
         let token = plan.metrics_token.as_deref().map(Token::read).transpose()?;
         let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
         let budget = Budget::of_process();
@@ -52,9 +75,17 @@ impl Running {
         let waiting = Waiting::for_origin(&plan.pool.origin);
         waiting.on(Step::Origin("the directory"));
         let root = Arc::new(OriginRoot::open(&plan.pool.origin)?);
-        let places = CheckedPlaces::check(&root, &plan.mountpoint, &plan.pool.flash)?;
-        check_fuse(&places.mountpoint, plan.allow_other)?;
-        let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, &waiting)?;
+        let places = match left {
+            Some(left) => left.places().clone(),
+            None => {
+                let check = || CheckedPlaces::check(&root, &plan.mountpoint, &plan.pool.flash);
+                let places = once_free(check)?;
+                check_fuse(&places.mountpoint, plan.allow_other)?;
+                places
+            }
+        };
+        let found =
+            FoundPool::find(&plan.pool, &root, &places.flash, budget, Inheritance { left, tail, nameless }, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
@@ -64,9 +95,20 @@ impl Running {
         // From here on a signal ends the mount in order.
         let (send, events) = channel();
         listen_to_signals(&send)?;
+        if left.is_some_and(|left| !left.is_connected()) {
+            log_line("the last worker died at the end of the mount; this one writes dirty data to the origin");
+            let ended = pool.end(Some(&mut || events.try_recv().is_ok()));
+            heirs.end();
+            log_line(&ended);
+            std::process::exit(ended.trouble.map_or(0, |_| ExitStatus::Failed.code().into()));
+        }
         waiting.on(Step::Origin("the files"));
         let service = service_of(&pool, places);
-        let mounted = match attach(plan, &pool, &service, &opened, budget) {
+        let service = match &succession {
+            Some(succession) => service.held(succession.holder(), succession.lives()),
+            None => service,
+        };
+        let mounted = match attach(plan, &pool, &service, &opened, budget, left, lasting) {
             Ok(mounted) => mounted,
             Err(error) => {
                 pool.end(None);
@@ -78,8 +120,14 @@ impl Running {
             serve_metrics(metrics, &service)?;
         }
         drop(waiting);
-        notify("READY=1");
-        Ok(Self { service, mounted, pool, events, socket, notes: opened.notes })
+        let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
+        if let Some(succession) = &succession {
+            keep_beating(pool.handle().clone(), succession.beat()).map_err(failed)?;
+        }
+        heirs
+            .serve(mounted.device().map_err(failed)?, pool.flash(), &service.places, plan.metrics_token.as_ref())
+            .map_err(failed)?;
+        Ok(Self { service, mounted, pool, events, socket, notes: opened.notes, heirs })
     }
 
     /// What is mounted, with notes for the operator.
@@ -109,19 +157,31 @@ impl Running {
         loop {
             match self.events.recv_timeout(PERIOD) {
                 Ok(Event::Unmount { client, keep_dirty }) => match self.mounted.unmount() {
-                    Ok(()) => return self.finish(!keep_dirty, Some(client)),
+                    Ok(()) => {
+                        let flush = if keep_dirty { EndFlush::Nothing } else { EndFlush::Everything };
+                        return self.finish(flush, Some(client));
+                    }
                     Err(error) => client.refuse(&unmount_refusal(&self, error)),
                 },
+                Ok(Event::Upgrade { client, program, layout }) => self.go_on_with(&program, &layout, client),
                 Ok(Event::Signal(signal)) => {
                     let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
-                    log_line(format_args!("{name}: the daemon ends now; dirty data stays in the pool"));
-                    return self.leave();
+                    let bound = self.service.settings().shutdown_flush().filter(|_| signal == SIGTERM);
+                    match bound {
+                        Some(bound) => log_line(format_args!(
+                            "{name}: the daemon writes dirty data to the origin for at most {} s, and ends. What is left \
+                             stays in the pool; a second signal ends at once",
+                            bound.as_secs()
+                        )),
+                        None => log_line(format_args!("{name}: the daemon ends now; dirty data stays in the pool")),
+                    }
+                    return self.leave(bound);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.service.watch();
                     if self.mounted.is_finished() {
                         log_line("another process unmounted it; the daemon writes dirty data to the origin");
-                        return self.finish(true, None);
+                        return self.finish(EndFlush::Everything, None);
                     }
                     match elsewhere.look(&self.mounted, Instant::now()) {
                         NextStep::Serve => {}
@@ -138,13 +198,33 @@ impl Running {
                             if let Err(error) = self.mounted.end_copies() {
                                 log_line(error);
                             }
-                            return self.finish(true, None);
+                            return self.finish(EndFlush::Everything, None);
                         }
                     }
                 }
                 // The senders are threads of this process that do not end.
-                Err(RecvTimeoutError::Disconnected) => return self.leave(),
+                Err(RecvTimeoutError::Disconnected) => return self.leave(None),
             }
+        }
+    }
+
+    /// Ends this worker, so that another program takes over. What was acknowledged is durable before, so that the next
+    /// one has little to recover. Requests that come meanwhile wait in the kernel.
+    fn go_on_with(&self, program: &Path, layout: &str, client: Client) {
+        if let Err(refusal) = self.heirs.may_be(program, layout) {
+            return client.refuse(&refusal);
+        }
+        if let Reply::Failed(errno) = self.pool.handle().call(Request::SyncAll) {
+            log_line(format_args!("an upgrade: the pool cannot be synced before: {errno}"));
+        }
+        match self.heirs.go_on_with(program) {
+            Ok(()) => {
+                log_line(format_args!("{} takes over", program.display()));
+                client.answer(&Answer::Done);
+                // As by a kill: the next worker relies on nothing that this one would still do.
+                std::process::exit(0)
+            }
+            Err(error) => client.refuse(&Refusal::Failed { doing: "tell the holder".to_owned(), error }),
         }
     }
 
@@ -156,14 +236,15 @@ impl Running {
 
     /// Ends at once, as a signal does: dirty data stays in the pool.
     pub fn leave_at_once(self) -> ! {
-        let code = match self.leave() {
+        let code = match self.leave(None) {
             Ok(_) => 0,
             Err(refusal) => refusal.status().code(),
         };
         std::process::exit(code.into())
     }
 
-    fn leave(mut self) -> Result<Ended, Refusal> {
+    /// Ends the mount even if it is in use. Dirty data goes to the origin for at most `flush`.
+    fn leave(mut self, flush: Option<Duration>) -> Result<Ended, Refusal> {
         match self.mounted.unmount() {
             Ok(()) => {}
             Err(error) => {
@@ -175,11 +256,14 @@ impl Running {
                 }
             }
         }
-        self.finish(false, None)
+        match flush {
+            Some(bound) => self.finish(EndFlush::Within(Instant::now() + bound), None),
+            None => self.finish(EndFlush::Nothing, None),
+        }
     }
 
-    fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
-        let Self { service, mounted, pool, events, socket, .. } = self;
+    fn finish(self, flush: EndFlush, client: Option<Client>) -> Result<Ended, Refusal> {
+        let Self { service, mounted, pool, events, socket, heirs, .. } = self;
         // A mount that was in use still has handles, which end with the process. Its drop would wait for them,
         // perhaps for ever.
         std::mem::forget(mounted);
@@ -187,19 +271,26 @@ impl Running {
         notify("STOPPING=1");
         let mut is_interrupted = || match events.try_recv() {
             Ok(Event::Signal(_)) => true,
-            Ok(Event::Unmount { client, .. }) => {
+            Ok(Event::Unmount { client, .. } | Event::Upgrade { client, .. }) => {
                 client.refuse(&Refusal::Ending { path: service.mountpoint() });
                 false
             }
-            Err(_) => false,
+            Err(_) => matches!(flush, EndFlush::Within(end) if Instant::now() >= end),
         };
-        let ended = pool.end(if flush { Some(&mut is_interrupted) } else { None });
-        let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
+        let ended = pool.end(if flush == EndFlush::Nothing { None } else { Some(&mut is_interrupted) });
+        heirs.end();
+        // A flush that was to end by then has not failed.
+        let expected = matches!(flush, EndFlush::Within(_)) && ended.stopped;
+        let refusal = ended
+            .trouble
+            .clone()
+            .filter(|_| !expected)
+            .map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
         // Closed before the last answer: a later command finds no daemon, rather than one that ends.
         socket.close();
         // Answers the clients that asked for an unmount while the mount ended.
         for event in events.try_iter() {
-            if let Event::Unmount { client, .. } = event {
+            if let Event::Unmount { client, .. } | Event::Upgrade { client, .. } = event {
                 client.refuse(&Refusal::Ending { path: service.mountpoint() });
             }
         }
@@ -219,13 +310,15 @@ fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     service.with_faults(pool.faults().cloned())
 }
 
-/// Attaches a mount to a pool in use, as its door.
+/// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.
 fn attach(
     plan: &MountPlan,
     pool: &RunningPool,
     service: &Service,
     opened: &OpenedPool,
     budget: Budget,
+    left: Option<&Left>,
+    lasting: Option<LastingMount>,
 ) -> Result<Mounted, MountError> {
     let options = MountOptions {
         origin: service.places.origin.clone(),
@@ -243,7 +336,23 @@ fn attach(
         kept_times: opened.kept_times.clone(),
         descriptors: Some(budget),
     };
-    mount_with(&options, root, Arc::new(pool.handle().clone()), &opened.known, beside)
+    let pond = Arc::new(pool.handle().clone());
+    let (left, lasting) = match (left, lasting) {
+        (Some(left), Some(lasting)) => (left, lasting),
+        (_, lasting) => return mount_lasting(&options, root, pond, &opened.known, beside, lasting),
+    };
+    let refused = |error| MountError::Mount { mountpoint: options.mountpoint.clone(), error };
+    let connection = left.connection().map_err(refused)?;
+    let attached = attach_to(connection, &options, root, pond, &opened.known, beside, lasting)?;
+    if attached.lost > 0 {
+        log_line(format_args!("{} open files could not be opened again: requests for them fail", attached.lost));
+    }
+    if !attached.sends_again {
+        return Err(refused(std::io::Error::other(
+            "this kernel cannot send requests again (Linux 6.9 can): those under way would wait for ever",
+        )));
+    }
+    Ok(attached.mounted)
 }
 
 fn listen_to_signals(events: &Sender<Event>) -> Result<(), Refusal> {

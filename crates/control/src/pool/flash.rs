@@ -93,6 +93,15 @@ impl HeldFlash {
         Ok(flash)
     }
 
+    /// Takes over the open flash of the worker that died, with its lock.
+    ///
+    /// # Errors
+    /// If it cannot be measured.
+    pub fn taken_over(file: File, path: &Path) -> Result<Self, Refusal> {
+        let opened = Flash::taken_over(file, path).map_err(|error| refusal(path, error))?;
+        Ok(Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Nothing })
+    }
+
     /// Opens a flash that no daemon uses, only to read it.
     ///
     /// # Errors
@@ -244,6 +253,11 @@ pub(crate) struct Superblocks(File);
 impl Superblocks {
     pub(crate) fn of(flash: &Flash) -> io::Result<Self> {
         Ok(Self(flash.file().try_clone()?))
+    }
+
+    /// The open flash, with the lock.
+    pub(crate) const fn file(&self) -> &File {
+        &self.0
     }
 
     /// The count in the superblock of a stop in order. `None` if there is none.

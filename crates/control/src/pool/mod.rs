@@ -3,11 +3,14 @@
 //! Keeps true: headpond writes to a pool only after it found that the pool belongs to this origin, and gives dirty
 //! data up only if the operator says so. Uses `ownership`, `origin`, `settings`, `process`, `refusal` and `wording`.
 
+mod arena_tail;
 mod flash;
 mod recovery;
 mod resolve;
 
+pub(crate) use arena_tail::ArenaTail;
 pub(crate) use flash::Superblocks;
 pub use flash::{FlashContent, HeldFlash};
-pub(crate) use recovery::{Beside, DirtyFile, Ready, make_ready};
+pub(crate) use recovery::{Beside, DirtyFile, Inherited, Ready, make_ready};
+pub(crate) use resolve::NamelessFiles;
 pub use resolve::{OriginFile, Wanted};

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, Verdict, format_pool,
-    recover_mutated,
+    Attributes, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, SecondTail, Verdict,
+    format_pool, recover_mutated,
 };
 use headpond_format::{Damage, Identity, MemberName, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
@@ -22,7 +22,7 @@ use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::flash::{FlashContent, HeldFlash};
-use super::resolve::{OriginFile, Wanted};
+use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
 use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, Ownership, PoolHeld, hex, judge};
 use crate::process::{Step, Waiting, boot};
@@ -60,6 +60,8 @@ pub(crate) struct DirtyFile {
     pub(crate) found: OriginFile,
     /// The open file, if there were descriptors.
     pub(crate) file: Option<File>,
+    /// Whether it has a name by which to open it again.
+    pub(crate) has_name: bool,
 }
 
 /// What lies beside the origin.
@@ -119,14 +121,25 @@ impl Doubt {
     }
 }
 
+/// What a worker has from the last one, once that one's writes are on flash.
+#[derive(Default)]
+pub(crate) struct Inherited {
+    /// Memory for the log's tail.
+    pub(crate) tail: Option<SecondTail>,
+    /// Files that are open and have no name.
+    pub(crate) nameless: NamelessFiles,
+}
+
 /// Makes the pool of `flash` ready for the origin, or refuses.
 pub(crate) fn make_ready(
     flash: &mut HeldFlash,
     root: &OriginRoot,
     beside: &Beside<'_>,
     plan: &PoolPlan,
+    inherited: Inherited,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
+    let Inherited { tail, nameless } = inherited;
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan)?;
     waiting.on(Step::Pool);
@@ -155,6 +168,9 @@ pub(crate) fn make_ready(
         }
     };
     check_size(flash, &recovered, plan)?;
+    if let Some(tail) = tail {
+        recovered.survive_in(tail);
+    }
     // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
     // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
     // names after an orderly stop. This comes before the comparison of files, because the writing may move their
@@ -165,7 +181,7 @@ pub(crate) fn make_ready(
     recovered.booted(boot());
     waiting.on(Step::Files);
     let Settled { files, known, mut kept_times } = match trust {
-        Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
+        Trust::Left => settle_objects(&mut recovered, root, &nameless, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
             // `--format` of an image decides nothing about its content.
             let undecided = Decisions::default();
@@ -361,12 +377,19 @@ struct Settled {
 fn settle_objects(
     recovered: &mut Recovered,
     root: &OriginRoot,
+    nameless: &NamelessFiles,
     decisions: &Decisions,
     notes: &mut Vec<String>,
 ) -> Result<Settled, Refusal> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
-    let found = root.find(&wanted)?;
+    let mut wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let without_name: Vec<Option<OriginFile>> = wanted.iter().map(|wanted| nameless.find(wanted)).collect();
+    for (wanted, _) in wanted.iter_mut().zip(&without_name).filter(|(_, found)| found.is_some()) {
+        // Nobody finds it by a name.
+        (wanted.must, wanted.path) = (false, Vec::new());
+    }
+    let named = root.find(&wanted)?;
+    let found: Vec<_> = without_name.iter().zip(named).map(|(found, named)| found.clone().or(named)).collect();
     let (mut conflicts, mut in_conflict) = (Vec::new(), Vec::new());
     let mut settled = Settled::default();
     let (mut dropped, mut doubted) = (0_usize, 0_usize);
@@ -407,10 +430,15 @@ fn settle_objects(
         };
         if let (true, Some(found)) = (counts, found) {
             let seen = recovered.attributes(object.object).unwrap_or_default();
-            if is_dirty(object) {
-                settled.take_file(object.object, seen, found, root)?;
-            } else {
-                settled.keep_time(seen, found);
+            let failed = |error| Refusal::from_io("open a file without a name below", root.path(), error);
+            let open = nameless.open(found).map_err(failed)?;
+            if open.is_some() {
+                recovered.has_no_name(object.object);
+            }
+            match open {
+                Some(file) if is_dirty(object) => settled.take_nameless(object.object, seen, found, file),
+                None if is_dirty(object) => settled.take_file(object.object, seen, found, root)?,
+                _ => settled.keep_time(seen, found),
             }
         }
     }
@@ -507,7 +535,18 @@ impl Settled {
         root: &OriginRoot,
     ) -> Result<(), Refusal> {
         let file = Some(root.open_file(found)?).filter(|_| self.files.len() < OPEN_AT_ONCE);
-        self.files.push(DirtyFile { object, found: found.clone(), file });
+        self.files.push(DirtyFile { object, found: found.clone(), file, has_name: true });
+        self.know(object, seen, found);
+        Ok(())
+    }
+
+    /// The same for a file that has no name.
+    fn take_nameless(&mut self, object: ObjectId, seen: Attributes, found: &OriginFile, file: File) {
+        self.files.push(DirtyFile { object, found: found.clone(), file: Some(file), has_name: false });
+        self.know(object, seen, found);
+    }
+
+    fn know(&mut self, object: ObjectId, seen: Attributes, found: &OriginFile) {
         self.known.push(KnownObject {
             inode: found.inode,
             birth: found.birth,
@@ -515,7 +554,6 @@ impl Settled {
             attributes: seen,
             path: found.path.clone(),
         });
-        Ok(())
     }
 
     /// A file without dirty data: the mount needs only the status change time that the origin lacks.

@@ -52,6 +52,39 @@ pub struct OriginFile {
     pub stamp: Stamp,
 }
 
+/// Files of the origin that are open and have no name: the last worker had them open.
+#[derive(Debug, Default)]
+pub(crate) struct NamelessFiles(Vec<(OwnedFd, Statx)>);
+
+impl NamelessFiles {
+    /// Looks at each of them.
+    ///
+    /// # Errors
+    /// If the origin does not answer.
+    pub(crate) fn of(files: Vec<OwnedFd>) -> io::Result<Self> {
+        let look = |file: OwnedFd| look_at(&file, c"").map(|found| (file, found));
+        Ok(Self(files.into_iter().map(look).collect::<Result<_, _>>()?))
+    }
+
+    fn get(&self, inode: u64, born: UnixNanos) -> Option<&(OwnedFd, Statx)> {
+        self.0.iter().find(|(_, found)| found.stx_ino == inode && birth(found) == born && is_file(found))
+    }
+
+    /// The wanted file, if it is one of them.
+    pub(crate) fn find(&self, wanted: &Wanted) -> Option<OriginFile> {
+        self.get(wanted.inode, wanted.birth).map(|(_, found)| describe(&[], found))
+    }
+
+    /// Opens one of them for writing. `None` if it is none of them.
+    ///
+    /// # Errors
+    /// The origin's.
+    pub(crate) fn open(&self, found: &OriginFile) -> io::Result<Option<File>> {
+        let open = self.get(found.inode, found.birth);
+        Ok(open.map(|(file, _)| reopen(file, OFlags::RDWR)).transpose()?.map(File::from))
+    }
+}
+
 impl OriginRoot {
     /// The origin's present file for each wanted one.
     ///

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 static IS_LOG: AtomicBool = AtomicBool::new(false);
 
 /// From now on standard error is the log of a daemon.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     IS_LOG.store(true, Ordering::Relaxed);
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use headpond_mount::daemon_is_gone;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
@@ -36,13 +37,19 @@ impl Daemon {
         let mountpoint = mountpoint_path(mountpoint);
         let mount = mounted_on(&mountpoint).filter(|mount| mount.fs_type == FS_TYPE);
         let user = mount.as_ref().and_then(|mount| mount.user);
-        for (socket, user) in runtime_dir::sockets_of(&mountpoint, user) {
-            match connect(&socket, user) {
-                Ok(_) => return Ok(Self { socket, user, mountpoint }),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(Refusal::from_io("speak with the daemon at", &socket, error));
+        // While another worker takes over, no one listens. A question to the mount waits for the end of that.
+        for is_last in [mount.is_none(), true] {
+            for (socket, user) in runtime_dir::sockets_of(&mountpoint, user) {
+                match connect(&socket, user) {
+                    Ok(_) => return Ok(Self { socket, user, mountpoint }),
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        return Err(Refusal::from_io("speak with the daemon at", &socket, error));
+                    }
+                    Err(_) => {}
                 }
-                Err(_) => {}
+            }
+            if is_last || daemon_is_gone(&mountpoint) {
+                break;
             }
         }
         let hint = match mount {
@@ -78,7 +85,12 @@ impl Daemon {
     /// # Errors
     /// The daemon's refusal, or [`Refusal::NoAnswer`].
     pub fn ask(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
-        self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)))
+        let answer = ask_at(&self.socket, self.user, command, Some(PATIENCE));
+        // A worker that dies while it is asked is followed by another one, and a question does no harm twice.
+        if answer.is_err() && command.is_question() && !daemon_is_gone(&self.mountpoint) {
+            return self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)));
+        }
+        self.take(answer)
     }
 
     /// Sends a command whose answer comes only when the work is done, however long that takes.

@@ -31,6 +31,8 @@ use crate::settings::{LiveSettings, Settings};
 pub(crate) enum Event {
     /// A client asks for an unmount.
     Unmount { client: Client, keep_dirty: bool },
+    /// A client asks for another program.
+    Upgrade { client: Client, program: PathBuf, layout: String },
     /// SIGTERM or SIGINT.
     Signal(i32),
 }
@@ -58,6 +60,10 @@ pub(crate) struct Service {
     destage: Arc<Mutex<Rate>>,
     watch: Arc<Mutex<WatchNotes>>,
     started: Instant,
+    /// The process that keeps the mount alive. 0: there is none.
+    holder: u32,
+    /// How many workers served the mount before.
+    lives: u64,
     ticked: Arc<Mutex<Instant>>,
     pub(crate) operations: Operations,
     pub(crate) insight: Arc<Insight>,
@@ -98,6 +104,8 @@ impl Service {
             insight: Arc::default(),
             whole: Arc::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
+            holder: 0,
+            lives: 0,
         };
         service.insight.set_counting(settings.counts());
         service.hold_if(settings.mode());
@@ -109,6 +117,11 @@ impl Service {
         Self { faults, ..self }
     }
 
+    /// The same, of a worker with a holder, after so many others.
+    pub(crate) fn held(self, holder: u32, lives: u64) -> Self {
+        Self { holder, lives, ..self }
+    }
+
     /// Carries out a client's command.
     pub(crate) fn handle(&self, command: ClientCommand, client: Client, events: &Sender<Event>) {
         let changes = matches!(
@@ -117,6 +130,7 @@ impl Service {
                 | ClientCommand::Set { .. }
                 | ClientCommand::AddRule { .. }
                 | ClientCommand::RemoveRule { .. }
+                | ClientCommand::Upgrade { .. }
                 | ClientCommand::Unmount { .. }
         );
         if changes && self.phase() == Phase::Unmounting {
@@ -148,13 +162,19 @@ impl Service {
                 }
                 None => client.refuse(&Refusal::Usage(format!("the daemon has no operation {id}"))),
             },
-            ClientCommand::Unmount { keep_dirty } => {
-                if let Err(gone) = events.send(Event::Unmount { client, keep_dirty })
-                    && let Event::Unmount { client, .. } = gone.0
-                {
-                    client.refuse(&Refusal::Ending { path: self.mountpoint() });
-                }
+            ClientCommand::Upgrade { program, layout } => {
+                self.pass(Event::Upgrade { client, program, layout }, events);
             }
+            ClientCommand::Unmount { keep_dirty } => self.pass(Event::Unmount { client, keep_dirty }, events),
+        }
+    }
+
+    /// Gives an event to the main thread.
+    fn pass(&self, event: Event, events: &Sender<Event>) {
+        if let Err(gone) = events.send(event)
+            && let Event::Unmount { client, .. } | Event::Upgrade { client, .. } = gone.0
+        {
+            client.refuse(&Refusal::Ending { path: self.mountpoint() });
         }
     }
 
@@ -366,6 +386,8 @@ impl Service {
             mode: mode.name().to_owned(),
             state: state.to_owned(),
             pid: std::process::id(),
+            holder: self.holder,
+            takeovers: self.lives,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             backend: stats.device.to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),

@@ -3,6 +3,8 @@
 //! One command starts long work, and others ask about it. So the daemon's one control thread never waits, and a
 //! client may go away at any moment without harm.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, RuleShown, Status};
@@ -77,11 +79,25 @@ pub enum ClientCommand {
         /// Its number.
         id: u64,
     },
+    /// Go on with another program. The answer comes before that: [`Answer::Done`].
+    Upgrade {
+        /// The program's file.
+        program: PathBuf,
+        /// How it divides the memory that it shares with the holder.
+        layout: String,
+    },
     /// Unmount and end the daemon. The answer comes at the end, or is a refusal: [`Answer::Unmounted`].
     Unmount {
         /// Leave dirty data in the pool. Otherwise destage first what is still dirty.
         keep_dirty: bool,
     },
+}
+
+impl ClientCommand {
+    /// Whether it changes nothing.
+    pub(crate) const fn is_question(&self) -> bool {
+        matches!(self, Self::Status | Self::Numbers | Self::Get | Self::Rules | Self::TestRules { .. })
+    }
 }
 
 /// An answer of the daemon.

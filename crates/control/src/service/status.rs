@@ -25,8 +25,12 @@ pub struct Status {
     pub mode: String,
     /// `running`, `flushing`, `unmounting`.
     pub state: String,
-    /// The daemon's process.
+    /// The process that serves: the worker.
     pub pid: u32,
+    /// The process that keeps the mount alive over the death of a worker. 0: there is none.
+    pub holder: u32,
+    /// How many workers died, or were replaced by an upgrade, since the mount.
+    pub takeovers: u64,
     /// The daemon's version.
     pub version: String,
     /// The backend of the flash: `uring` or `psync`.
@@ -132,7 +136,12 @@ impl fmt::Display for Status {
         row("flash", &format!("{}, {} ({})", self.flash.display(), Size(self.size_bytes), self.backend))?;
         row("pool", &self.pool)?;
         row("mode", &format!("{}, {}", self.mode, self.state))?;
-        row("daemon", &format!("process {}, up {}", self.pid, clock::duration(self.uptime_seconds)))?;
+        let lives = match self.takeovers {
+            0 => String::new(),
+            1 => ", the second worker of this mount".to_owned(),
+            lives => format!(", after {lives} other workers of this mount"),
+        };
+        row("daemon", &format!("process {}, up {}{lives}", self.pid, clock::duration(self.uptime_seconds)))?;
         let used = if self.packed_bytes > 0 { self.stored_bytes } else { self.used_bytes };
         let packed = if self.packed_bytes > 0 {
             let times = self.used_bytes as f64 / self.stored_bytes.max(1) as f64;

@@ -19,6 +19,7 @@ mod reference;
 mod table;
 
 use std::fmt;
+use std::time::Duration;
 
 use headpond_base::CacheMode;
 use headpond_engine::Config;
@@ -32,7 +33,7 @@ pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 
 use protect::{PROTECT, places, values_of, word_of};
-use table::{COUNTING, MODE_INDEX, NUMBERS_DIRECTORY};
+use table::{COUNTING, MODE_INDEX, NUMBERS_DIRECTORY, SHUTDOWN_FLUSH};
 
 /// A value for every setting of the table.
 #[derive(Clone, PartialEq, Eq)]
@@ -143,6 +144,12 @@ impl Settings {
     #[must_use]
     pub fn counts(&self) -> bool {
         self.is_on(COUNTING)
+    }
+
+    /// How long a shutdown may flush. `None`: not at all.
+    pub(crate) fn shutdown_flush(&self) -> Option<Duration> {
+        let value = self.all().find(|(setting, _)| setting.name == SHUTDOWN_FLUSH).map_or(OFF, |(_, value)| value);
+        (value != OFF).then(|| Duration::from_nanos(value))
     }
 
     /// Whether a setting that is on or off is on.

@@ -37,6 +37,9 @@ pub(super) const NUMBERS_DIRECTORY: &str = "numbers-directory";
 /// The name of the setting that turns counting of requests on or off.
 pub(super) const COUNTING: &str = "counting";
 
+/// The name of the setting that bounds the flush at a shutdown.
+pub(super) const SHUTDOWN_FLUSH: &str = "shutdown-flush";
+
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 /// In the order of the kept numbers: add only at the end.
@@ -207,6 +210,17 @@ pub const TABLE: &[Setting] = &[
         kind: ValueKind::Percent { min: 0, max: 75, can_be_off: false },
         default: 50,
         apply: |config, value| config.compression_from = u8::try_from(value).unwrap_or(50),
+    },
+    Setting {
+        name: SHUTDOWN_FLUSH,
+        meaning: "How long SIGTERM, as a host sends it when it shuts down, lets headpond write dirty data to the origin.",
+        effect: "Longer: the origin is more likely to be complete after a shutdown. Shorter, or off: the host goes down \
+                 sooner. What is left stays in the pool, and a marker beside the origin says so. A second signal ends the \
+                 flush.",
+        kind: ValueKind::Duration { min: SECOND, max: DAY, can_be_off: true },
+        default: 30 * SECOND,
+        // Not the engine's: the end of the mount reads it.
+        apply: |_, _| {},
     },
     Setting {
         name: NUMBERS_DIRECTORY,

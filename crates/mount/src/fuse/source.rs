@@ -7,7 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Writes a path as a source: each byte that is not plain becomes `%` and two hexadecimal digits.
-pub(crate) fn source_of(path: &Path) -> String {
+#[must_use]
+pub fn source_of(path: &Path) -> String {
     let mut source = String::new();
     for &byte in path.as_os_str().as_bytes() {
         if matches!(byte, b' '..=b'~') && !matches!(byte, b',' | b'%' | b'\\') {

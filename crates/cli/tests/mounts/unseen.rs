@@ -1,0 +1,158 @@
+//! Promise 11 from outside: the worker that serves dies, another one takes over, and programs notice a pause.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+
+use crate::pond::{Pond, SIZE, headpond, pattern, run, wait_until, write_and_sync};
+
+/// Kills the worker, and waits for the next one.
+fn take_over(pond: &Pond, daemon: usize) {
+    let before = pond.status();
+    pond.kill_worker(daemon);
+    wait_until("another worker serves", || pond.status()["pid"] != before["pid"]);
+    let after = pond.status();
+    assert_eq!(after["takeovers"].as_u64(), before["takeovers"].as_u64().map(|count| count + 1), "{}", pond.log());
+    assert_eq!(after["holder"], before["holder"]);
+}
+
+#[test]
+fn what_was_written_and_not_synced_is_there_after_the_worker_was_killed() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let path = pond.mnt().join("file");
+    let mut file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
+    let mut expected = Vec::new();
+    for round in 0..4 {
+        let more = pattern(300_000, round);
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(&more).unwrap();
+        expected.extend_from_slice(&more);
+        take_over(&pond, daemon);
+        let mut read = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut read).unwrap();
+        assert!(read == expected, "round {round}: {} of {} bytes", read.len(), expected.len());
+        assert!(fs::read(&path).unwrap() == expected);
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == expected);
+}
+
+#[test]
+fn everything_that_is_open_stays_open_and_names_stay_what_they_are() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let at = |name: &str| pond.mnt().join(name);
+    fs::create_dir(at("dir")).unwrap();
+    for number in 0..500 {
+        File::create(at(&format!("dir/file-{number}"))).unwrap();
+    }
+    let (kept, gone) = (pattern(50_000, 1), pattern(70_000, 2));
+    write_and_sync(&at("renamed"), &kept);
+    let renamed = OpenOptions::new().read(true).write(true).open(at("renamed")).unwrap();
+    write_and_sync(&at("removed"), &gone);
+    let removed = OpenOptions::new().read(true).write(true).open(at("removed")).unwrap();
+    let number = renamed.metadata().unwrap().ino();
+    fs::rename(at("renamed"), at("dir/moved")).unwrap();
+    fs::remove_file(at("removed")).unwrap();
+    let mut listed: Vec<_> = fs::read_dir(at("dir")).unwrap().take(1).map(|entry| entry.unwrap().file_name()).collect();
+    let mut listing = fs::read_dir(at("dir")).unwrap();
+    listed.clear();
+    listed.extend(listing.by_ref().take(10).map(|entry| entry.unwrap().file_name()));
+    take_over(&pond, daemon);
+
+    assert_eq!(renamed.metadata().unwrap().ino(), number);
+    assert_eq!(fs::metadata(at("dir/moved")).unwrap().ino(), number);
+    assert_eq!(fs::metadata(at("removed")).unwrap_err().kind(), ErrorKind::NotFound);
+    let read = |file: &File, len: usize| {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    assert!(read(&renamed, kept.len()) == kept && read(&removed, gone.len()) == gone);
+    removed.write_all_at(b"still", 10).unwrap();
+    removed.sync_all().unwrap();
+    take_over(&pond, daemon);
+    assert_eq!(&read(&removed, gone.len())[8..17], [&gone[8..10], b"still", &gone[15..17]].concat());
+    assert_eq!(removed.metadata().unwrap().nlink(), 0);
+    listed.extend(listing.map(|entry| entry.unwrap().file_name()));
+    listed.sort();
+    listed.dedup();
+    assert_eq!(listed.len(), 501);
+    drop((renamed, removed));
+    pond.unmount(&[]).ok();
+    assert_eq!(fs::read_dir(pond.origin().join("dir")).unwrap().count(), 501);
+    assert!(!pond.origin().join(".headpond").exists());
+}
+
+#[test]
+fn a_program_that_makes_and_removes_files_sees_no_error_while_workers_die() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let script = "cd \"$1\" || exit 9; i=0; while [ ! -e stop ]; do i=$((i+1)); \
+                  mkdir d$i && echo $i > d$i/a && mv d$i/a d$i/b && ln d$i/b d$i/c && ln -s b d$i/l && \
+                  [ \"$(cat d$i/l)\" = $i ] && rm d$i/b d$i/c d$i/l && rmdir d$i || { echo \"at $i\"; exit 1; }; done; echo $i";
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).arg("sh").arg(pond.mnt());
+    let worker = shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    for _ in 0..6 {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        take_over(&pond, daemon);
+    }
+    File::create(pond.mnt().join("stop")).unwrap();
+    let output = worker.wait_with_output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    pond.unmount(&[]).ok();
+    let left: Vec<_> = fs::read_dir(pond.origin()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["stop"]);
+}
+
+#[test]
+fn a_holder_that_is_killed_ends_the_mount_with_errors_and_what_was_synced_is_safe() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, b"synced");
+    let file = File::open(&path).unwrap();
+    pond.kill(daemon);
+    assert!(file.read_at(&mut [0; 6], 0).is_err() || fs::metadata(&path).is_err());
+    drop(file);
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(&path).unwrap(), b"synced");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn an_upgrade_goes_on_with_another_program_and_refuses_one_that_cannot() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let path = pond.mnt().join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    let before = pond.status();
+    let program = pond.program(env!("CARGO_BIN_EXE_headpond"), "headpond-next");
+    let upgrade = |program: &Path| {
+        let said = headpond().arg("upgrade").arg(pond.mnt()).arg("--program").arg(program).output().unwrap();
+        crate::pond::Said::from(said)
+    };
+    upgrade(&program).ok();
+    let after = pond.status();
+    assert_ne!(after["pid"], before["pid"]);
+    let exe = fs::read_link(format!("/proc/{}/exe", after["pid"])).unwrap();
+    assert_eq!(exe, program);
+    file.write_all_at(b" after", 6).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    upgrade(Path::new("/bin/true")).refused(2, &["cannot take over"]);
+    assert_eq!(pond.status()["pid"], after["pid"]);
+    take_over(&pond, daemon);
+    run(["upgrade".as_ref(), pond.mnt().as_os_str(), "--json".as_ref()]).ok();
+    drop(file);
+    pond.unmount(&[]).ok();
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"before after");
+}
