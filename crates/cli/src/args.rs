@@ -61,8 +61,8 @@ fn after_help() -> String {
 pub enum Command {
     /// Serve a slow directory through a mount, with flash in front
     ///
-    /// The command runs in the foreground until you unmount. SIGTERM and ctrl-C end it within seconds and keep
-    /// dirty data in the pool, as `unmount --keep-dirty` does.
+    /// The command runs in the foreground until you unmount. ctrl-C ends it within seconds and keeps dirty data in
+    /// the pool, as `unmount --keep-dirty` does. SIGTERM first flushes for at most the setting shutdown-flush.
     ///
     /// In write-back mode the newest data is on the flash alone until it reaches the origin. Use a
     /// device that you trust with your data, or `--mode write-through`.

@@ -35,7 +35,8 @@ fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
     end_on_panic();
     let succession = Succession::take()?;
     let is_first = succession.is_first();
-    let running = Running::start(&plan(args), Some(succession))?;
+    let plan = succession.plan(plan(args));
+    let running = Running::start(&plan, Some(succession))?;
     for line in running.summary().lines() {
         log_line(line);
     }
@@ -63,6 +64,7 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
         let plan = plan(args).absolute()?;
         leave_terminal()?;
         let succession = Succession::take()?;
+        let plan = succession.plan(plan);
         log_line(format_args!(
             "headpond {} {} {} at {}, as process {}",
             env!("CARGO_PKG_VERSION"),

@@ -55,7 +55,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a mount, or takes over from a worker that served it.
+    /// Starts a mount, or takes over from a worker that served it: then with a plan of [`Succession::plan`].
     ///
     /// # Errors
     /// The reason not to start. Nothing was changed then.
@@ -65,8 +65,6 @@ impl Running {
         let lasting = succession.as_mut().map(Succession::lasting).transpose()?;
         let heirs = Heirs::of(succession.as_ref());
         let left = succession.as_ref().and_then(Succession::left);
-        let continued = left.map(|left| left.plan(plan.clone()));
-        let plan = continued.as_ref().unwrap_or(plan);
         let token = plan.metrics_token.as_deref().map(Token::read).transpose()?;
         let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
         let budget = Budget::of_process();

@@ -87,6 +87,15 @@ impl Succession {
         self.left.is_none()
     }
 
+    /// What this worker does of what the operator asked for: all of it, or, if it takes over, what still counts.
+    #[must_use]
+    pub fn plan(&self, asked: MountPlan) -> MountPlan {
+        match &self.left {
+            Some(left) => left.plan(asked),
+            None => asked,
+        }
+    }
+
     /// The holder's process.
     #[allow(clippy::unused_self)] // only a worker with a place in the row has one
     pub(crate) fn holder(&self) -> u32 {
@@ -158,8 +167,7 @@ impl Left {
         self.flash.try_clone().map_err(|error| Refusal::from_io("take over", &self.places.flash, error))
     }
 
-    /// What this worker does of what the operator asked for.
-    pub(crate) fn plan(&self, mut asked: MountPlan) -> MountPlan {
+    fn plan(&self, mut asked: MountPlan) -> MountPlan {
         asked.mountpoint.clone_from(&self.places.mountpoint);
         asked.metrics_token.clone_from(&self.metrics_token);
         let pool = &mut asked.pool;
