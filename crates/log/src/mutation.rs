@@ -44,6 +44,8 @@ pub enum Mutation {
     PublishInPart,
     /// A slot of the second tail is free as soon as its batch is submitted, and not once it is written.
     FreeSlotEarly,
+    /// Answers leave although a batch is in no slot and not written.
+    AnswerUncovered,
 }
 
 impl Mutation {
@@ -57,7 +59,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 18] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -75,5 +77,6 @@ impl Mutation {
         ("publish-late", Self::PublishLate),
         ("publish-in-part", Self::PublishInPart),
         ("free-slot-early", Self::FreeSlotEarly),
+        ("answer-uncovered", Self::AnswerUncovered),
     ];
 }

@@ -41,7 +41,8 @@ struct Arguments {
     mode: Option<CacheMode>,
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order,
     /// keep-memory-window, split-together, forget-chain, let-go-early, sync-one-segment, chain-by-segment,
-    /// sync-one-device, clean-written-zeros, believe-volumes, publish-late, publish-in-part, free-slot-early
+    /// sync-one-device, clean-written-zeros, believe-volumes, publish-late, publish-in-part, free-slot-early,
+    /// answer-uncovered
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts

@@ -1,7 +1,8 @@
 //! Promise 11: what was acknowledged outlives the daemon, synced or not, while the memory of its second tail stays.
 //!
 //! The daemon dies between effects and between any two stores, also while its successor does again what was left. And
-//! the tests of the test: a log that publishes late, in part, or frees a slot early is found.
+//! the tests of the test: a log that publishes late or in part or frees a slot early is found, and so is an engine that
+//! answers what no slot has.
 
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;
@@ -58,4 +59,9 @@ fn a_log_that_publishes_a_part_of_several_writes_that_are_one_is_found() {
 #[test]
 fn a_slot_that_is_freed_before_its_batch_is_written_is_found() {
     is_found(Mutation::FreeSlotEarly, options());
+}
+
+#[test]
+fn an_answer_that_does_not_wait_for_a_batch_without_a_slot_is_found() {
+    is_found(Mutation::AnswerUncovered, untorn());
 }
