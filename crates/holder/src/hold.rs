@@ -229,13 +229,18 @@ impl<N: FnMut(&str)> Holder<N> {
             let mut shown = watched.iter().map(|one| !one.revents().is_empty());
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
             let signalled = shown.any(|shown| shown);
+            let mut passes_on = signalled;
             if said && self.listen(&ours) && since.is_none() {
                 since = Some(Instant::now());
+                passes_on = true;
                 if let Some(served) = served.take() {
                     served()?;
                 }
             }
-            if signalled {
+            // One that takes over gets a signal only once it serves: it has not yet brought to flash what it must not
+            // lose.
+            self.take_signals();
+            if passes_on && (since.is_some() || served.is_some()) {
                 self.pass_on(&child);
             }
             if is_gone {
@@ -290,8 +295,7 @@ impl<N: FnMut(&str)> Holder<N> {
     }
 
     /// Passes a signal on that came for the mount.
-    fn pass_on(&mut self, child: &Child) {
-        self.take_signals();
+    fn pass_on(&self, child: &Child) {
         if let Some(signal) = self.told_to_end {
             let _ = kill_process(pid_of(child), signal);
         }

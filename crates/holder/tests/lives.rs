@@ -83,6 +83,18 @@ fn worker() {
             "release" => tie.release("file").unwrap(),
             "ready" => tie.ready().unwrap(),
             "up" => std::thread::sleep(std::time::Duration::from_millis(1200)),
+            // A signal for the holder, which is this process's parent, a moment after this process is gone.
+            "term-later" => {
+                let holder = rustix::process::getppid().unwrap().as_raw_nonzero();
+                let kill = format!("sleep 0.3; kill -TERM {holder}");
+                std::process::Command::new("sh")
+                    .args(["-c", &kill])
+                    .stdin(std::process::Stdio::null())
+                    .spawn()
+                    .unwrap();
+            }
+            "mark" => writeln!(log, "marked").unwrap(),
+            "wait" => std::thread::sleep(std::time::Duration::from_secs(60)),
             "ending" => tie.ending().unwrap(),
             "again" => tie.go_on_with("/proc/self/exe").unwrap(),
             "false" => tie.go_on_with("/bin/false").unwrap(),
@@ -139,4 +151,11 @@ fn another_program_goes_on_and_the_last_one_if_it_does_not_serve() {
 fn a_worker_that_dies_at_its_end_is_the_last_one() {
     let seen = lives("ready+ending+die");
     assert_eq!((seen.status, seen.notes.len()), (134, 0));
+}
+
+#[test]
+fn a_signal_between_two_workers_waits_until_the_next_one_serves() {
+    let seen = lives("ready+term-later+die,up+mark+ready+wait");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (143, 2), "{:?}", seen.notes);
+    assert!(seen.written.ends_with("marked\n"), "{}", seen.written);
 }

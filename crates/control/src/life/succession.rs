@@ -19,6 +19,7 @@ use headpond_mount::{DescriptorKeeper, LastingMount, LedgerRoom, MountLedger, pa
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::holding::die_before_holder;
 use crate::mounts::CheckedPlaces;
 use crate::pool::ArenaTail;
 use crate::refusal::{Decisions, Refusal};
@@ -67,6 +68,7 @@ impl Succession {
             error: std::io::Error::other(error.to_string()),
         };
         let (tie, inherited) = Tie::take(layout()).map_err(failed)?;
+        die_before_holder();
         let Inherited { arena, mut kept, notes, lives } = inherited;
         let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
         let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
