@@ -29,6 +29,8 @@ pub struct Warming {
     pub reads: u64,
     /// The exponent of the popularity of pages. 0: all alike.
     pub zipf: f64,
+    /// Ranks are hashed to pages, as fio does it: some pages have several, and others are never asked for.
+    pub hashed: bool,
     /// The origin.
     pub origin: Network,
     /// The origin serves the misses of a request one block of 4 KiB at a time, as for a cache that fetches each by
@@ -94,7 +96,7 @@ pub fn warm_up(load: &Warming, config: Config) -> Vec<Second> {
     let size = load.pool * 3 / PAGE * PAGE;
     let object = machine.open(size);
     let popularity = popularity(size / PAGE, load.zipf);
-    let places = places(size / PAGE, load.seed);
+    let places = if load.hashed { hashed(size / PAGE) } else { places(size / PAGE, load.seed) };
     let mut rng = Rng::new(load.seed);
     let page = some_data().slice(0..PAGE as usize);
     let mut seconds = vec![Second::default(); load.seconds as usize];
@@ -141,6 +143,11 @@ fn places(pages: u64, seed: u64) -> Vec<u32> {
     let mut places: Vec<u32> = (0..).take(pages as usize).collect();
     places.sort_by_key(|page| mix(seed ^ mix(u64::from(*page))));
     places
+}
+
+/// The same as fio has it: a rank times a constant, in 64 bits, modulo the pages. Some pages have several ranks.
+fn hashed(pages: u64) -> Vec<u32> {
+    (0..pages).map(|rank| (rank.wrapping_mul(0x61C8_8646_80B5_83EB) % pages) as u32).collect()
 }
 
 fn some_request(

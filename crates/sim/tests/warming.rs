@@ -12,6 +12,7 @@ const LOAD: Warming = Warming {
     depth: 32,
     reads: 80,
     zipf: 1.1,
+    hashed: false,
     origin: Network::VOLUME_200,
     by_block: false,
     seed: 1,

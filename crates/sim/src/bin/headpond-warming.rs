@@ -30,6 +30,9 @@ struct Arguments {
     /// Exponent of the pages' popularity. 0: all alike
     #[arg(long, default_value_t = 1.1)]
     zipf: f64,
+    /// Hash ranks to pages as fio does: some pages have several
+    #[arg(long)]
+    hashed: bool,
     /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
     #[arg(long, default_value = "volume-200")]
     origin: DiskModel,
@@ -55,6 +58,7 @@ fn main() {
         depth: arguments.depth,
         reads: arguments.reads,
         zipf: arguments.zipf,
+        hashed: arguments.hashed,
         seed: arguments.seed,
         origin,
         by_block,
@@ -91,6 +95,12 @@ fn main() {
         "last {} s: of the blocks that lingered and do no more {:.1} % were asked for, the others dropped",
         warm.len(),
         asked_for as f64 * 100.0 / (asked_for + dropped).max(1) as f64
+    );
+    println!(
+        "last {} s: reclaim moved {:.0} MB, of {:.0} MB written to flash",
+        warm.len(),
+        (stats.moved_blocks - before.moved_blocks) as f64 * 4096.0 / 1e6,
+        (stats.flash_write_bytes - before.flash_write_bytes) as f64 / 1e6
     );
     println!(
         "neighbours: {:.0} MB of flash written, {:.0} KiB for each block of what lingered that was asked for; all writes to flash {:.0} MB",
