@@ -1,8 +1,8 @@
 //! Reclaim is eviction: a full segment is emptied, so that it can be filled again.
 //!
 //! Of a victim's blocks, dead ones are free; clean ones that the policy does not keep (`keep.rs`)
-//! are dropped; those that it keeps move on to the hot stream; dirty ones move on to the host
-//! stream, so that room never waits for the origin. It goes a few reads at a time and starts
+//! move on to the cold stream or are dropped, as `victim.rs` says; those that it keeps move on to the hot stream; dirty
+//! ones move on to the host stream, so that room never waits for the origin. It goes a few reads at a time and starts
 //! while some segments are still free: nobody waits for it but on a pool that is written faster
 //! than it can move.
 //!
@@ -35,7 +35,7 @@ use crate::purpose::{Purpose, ReclaimEffect};
 use crate::stats::Stats;
 use crate::store::{MOVE_RESERVE, ReadBack, Store, Stretch};
 use gain::Gain;
-use victim::Lingered;
+use victim::{Choice, Lingered};
 
 /// A segment being emptied.
 #[derive(Default)]
@@ -47,6 +47,8 @@ struct Victim {
     under_way: u32,
     /// Units of clean blocks that moved on so far.
     kept: u32,
+    /// What lingers moves on, too.
+    packs: bool,
 }
 
 /// What is being emptied.
@@ -141,7 +143,7 @@ impl Reclaiming<'_> {
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.store.is_short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
         while !self.ending && self.reclaim.victims.len() < most && self.wants_segments() {
-            let Some(victim) = self.choose_victim() else {
+            let Some(Choice { segment: victim, packs }) = self.choose_victim() else {
                 // All that is full is worth keeping, or dirty. Rather than wait for that to change:
                 let blocks = self.store.log().geometry().segment_blocks();
                 if self.reclaim.victims.is_empty() && self.keeping().keep_less(blocks) {
@@ -153,7 +155,7 @@ impl Reclaiming<'_> {
                 self.emptied(victim);
                 continue;
             }
-            self.reclaim.victims.insert(victim, Victim::default());
+            self.reclaim.victims.insert(victim, Victim { packs, ..Victim::default() });
             self.read_footer(victim, FOOTER_GUESS);
         }
         if self.ending {
@@ -361,11 +363,12 @@ impl Reclaiming<'_> {
             let block = piece.first.plus(u64::from(index));
             let slot = self.store.get(piece.object).and_then(|known| known.map().get(block));
             let slot = slot.filter(|slot| piece.holds(index, *slot));
-            let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
+            let (kept, packs) =
+                self.reclaim.victims.get(&segment).map_or((0, false), |victim| (victim.kept, victim.packs));
             let worth = slot.is_some_and(|slot| {
                 slot.dirty
                     || self.stays(slot)
-                    || slot.kept
+                    || (slot.kept || packs)
                         && (kept < budget || self.store.is_roomy())
                         && self.store.log().segments().free() > MOVE_RESERVE
                         && !self.moves_in_vain()

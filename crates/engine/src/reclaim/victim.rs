@@ -1,11 +1,17 @@
 //! Which full segment is emptied next.
 //!
-//! While what is kept or dirty fits, by what a segment gives for its price, and for how long: the share of it that is
-//! freed, times its age, by what that costs (the cost-benefit rule of Rosenblum and Ousterhout, 1992). It costs a read
-//! of it, a write of what moves on, and for some of what lingers and is dropped a read of the origin, later: of as many
-//! as were asked for lately before they went. So a pool that still fills with what nobody has asked for moves more, and
-//! lets less of that go, than one in which what lingers is what the policy gave up; and on an origin that answers as
-//! soon as flash, nothing is moved for it.
+//! What lingers in a segment moves on or is dropped. While what is kept or dirty fits, that is a question of price.
+//! Emptying a segment costs a read of it, a write of what moves on, and for some of what is dropped a read of the
+//! origin, later: of as many as were asked for lately before they went. On an origin that answers as soon as flash,
+//! nothing is moved for it.
+//!
+//! - A segment is *packed*, and all that lives in it moves, if that frees a block for less than dropping does. Among
+//!   those, the one that gives most for its price, and for how long: what is freed, times its age, by the cost (the
+//!   cost-benefit rule of Rosenblum and Ousterhout, 1992).
+//! - Else what lingers is dropped, in the segment that gives most by the same rule.
+//!
+//! The age must not decide between the two: what lingers is mostly older than what was overwritten, so it would go
+//! before any dead room. A dropped block has a highest price, so what moves has a bound, too.
 //!
 //! Where it does not fit for a while, the oldest segments with the least dirty data go.
 
@@ -18,8 +24,11 @@ use super::Reclaiming;
 /// Moving a block costs as much as this much of the origin's time: flash that is written by reclaim at 128 MB a second
 /// would be worth all of it.
 const MOVE_NANOS: f64 = 32_000.0;
-/// An I/O of the origin is worth so many moved blocks at most.
-const READ_MOST: f64 = 256.0;
+/// Dropping a block costs as much as moving so many, at most: a segment is packed only if more than a fifth of it is
+/// dead. So for each block that is freed four move, at worst.
+const PRICE_MOST: f64 = 8.0;
+/// If more of a segment moves, emptying it gives next to nothing.
+const MOVED_MOST: f64 = 15.0 / 16.0;
 /// What is thought of blocks that linger before any were seen to go: one of 16 is asked for, as if of so many.
 const FIRST: f64 = 256.0;
 const FIRST_SHARE: f64 = 1.0 / 16.0;
@@ -62,20 +71,76 @@ impl Lingered {
     /// What dropping a block is likely to cost, in moved blocks.
     fn price(&self, read: OriginCost) -> f64 {
         let share = self.asked_for / (self.asked_for + self.dropped);
-        share * (read.each.0 as f64 / MOVE_NANOS).min(READ_MOST)
+        (share * read.each.0 as f64 / MOVE_NANOS).min(PRICE_MOST)
     }
 }
 
-/// What emptying a segment of `all` units gives for what it costs, if so many of them move on, others linger, at
-/// `price` each, and so many segments are younger.
-fn worth(all: u32, moved: u32, lingering: u32, price: f64, younger: usize) -> f64 {
-    let freed = f64::from(all.saturating_sub(moved)) * (younger as f64 + 1.0);
-    freed / (f64::from(all) + f64::from(moved) + f64::from(lingering) * price)
+/// The segment to be emptied next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Choice {
+    pub(super) segment: SegmentId,
+    /// What lingers in it moves on rather than be dropped.
+    pub(super) packs: bool,
+}
+
+impl Choice {
+    const fn dropping(segment: SegmentId) -> Self {
+        Self { segment, packs: false }
+    }
+}
+
+/// A segment that could be emptied. Sizes are in units.
+#[derive(Clone, Copy)]
+struct Candidate {
+    segment: SegmentId,
+    all: u32,
+    /// What moves on in any case.
+    moved: u32,
+    lingering: u32,
+    /// 1 for the youngest.
+    age: u32,
+}
+
+impl Candidate {
+    /// What it gives for what it costs if what lingers moves on; none if that is next to nothing.
+    fn packed(&self) -> Option<f64> {
+        gain(self.all, self.moved + self.lingering, 0.0)
+    }
+
+    /// The same if what lingers is dropped, at `price` a block.
+    fn dropped(&self, price: f64) -> Option<f64> {
+        gain(self.all, self.moved, f64::from(self.lingering) * price)
+    }
+
+    /// What counts of such a gain among several.
+    fn lasting(&self, gain: f64) -> f64 {
+        gain * f64::from(self.age)
+    }
+}
+
+/// What emptying a segment of `all` units gives for its price, if so many of them move on and `lost` is paid beside;
+/// none if that is next to nothing.
+fn gain(all: u32, moved: u32, lost: f64) -> Option<f64> {
+    let (all, moved) = (f64::from(all), f64::from(moved));
+    (moved < all * MOVED_MOST).then(|| (all - moved) / (all + moved + lost))
+}
+
+/// Which of these is emptied for the least, if any gives enough.
+fn cheapest(candidates: &[Candidate], price: f64) -> Option<Choice> {
+    let best = |gain: &dyn Fn(&Candidate) -> Option<f64>| {
+        let gains = candidates.iter().filter_map(|one| Some((one, gain(one)?)));
+        gains.max_by(|(one, gain), (other, more)| one.lasting(*gain).total_cmp(&other.lasting(*more)))
+    };
+    let dropping = best(&|one| one.dropped(price).filter(|_| one.lingering > 0));
+    let least = dropping.map_or(0.0, |(_, gain)| gain);
+    let packing = best(&|one| one.packed().filter(|gain| *gain > least));
+    let packing = packing.map(|(one, _)| Choice { segment: one.segment, packs: true });
+    packing.or(dropping.map(|(one, _)| Choice::dropping(one.segment)))
 }
 
 impl Reclaiming<'_> {
     /// The full segment to be emptied next, if any is worth it.
-    pub(super) fn choose_victim(&self) -> Option<SegmentId> {
+    pub(super) fn choose_victim(&self) -> Option<Choice> {
         let all = self.store.log().geometry().segment_blocks() * BLOCK_UNITS;
         let mut full: Vec<_> = self
             .store
@@ -89,33 +154,36 @@ impl Reclaiming<'_> {
             .collect();
         let segment = |id: SegmentId| self.store.log().segments().get(id);
         if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
-            return Some(*id);
+            return Some(Choice::dropping(*id));
         }
         if self.store.is_short_of_segments() {
             // Only what needs no room itself; rather what nobody keeps.
             let clean = full.iter().filter(|(.., id)| segment(*id).dirty == 0);
-            return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
+            return clean
+                .min_by_key(|(generation, _, kept, _)| (*kept, *generation))
+                .map(|(.., id)| Choice::dropping(*id));
         }
         if self.moves_in_vain() {
             // Only what gives all its room: what is pinned would move, too.
             let pins = self.keep.pinned_blocks(self.store) > 0;
             let clean = full.iter().filter(|(.., kept, id)| segment(*id).dirty == 0 && !(pins && *kept > 0));
-            return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
+            return clean
+                .min_by_key(|(generation, _, kept, _)| (*kept, *generation))
+                .map(|(.., id)| Choice::dropping(*id));
         }
         full.sort_unstable();
         if self.store.is_roomy() {
-            // What is worth it fits: pack the pool, and drop nothing of that.
-            let price = self.reclaim.lingered.price(self.outbox.origin_costs().reads());
-            let (mut best, mut found) = (0.0, None);
-            for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
-                let moved = dirty + kept;
-                let lingering = segment(*id).live_units.min(all).saturating_sub(moved);
-                let worth = worth(all, moved, lingering, price, younger);
-                if moved < all / 16 * 15 && worth > best {
-                    (best, found) = (worth, Some(*id));
-                }
-            }
-            return found;
+            let candidates: Vec<_> = full
+                .iter()
+                .rev()
+                .zip(1_u32..)
+                .map(|((_, dirty, kept, id), age)| {
+                    let moved = (dirty + kept).min(all);
+                    let lingering = segment(*id).live_units.clamp(moved, all) - moved;
+                    Candidate { segment: *id, all, moved, lingering, age }
+                })
+                .collect();
+            return cheapest(&candidates, self.reclaim.lingered.price(self.outbox.origin_costs().reads()));
         }
         let oldest = (full.len() / 4).max(4).min(full.len());
         // What is kept goes in part, but for what is pinned.
@@ -125,10 +193,10 @@ impl Reclaiming<'_> {
         };
         let (moved, id) = least(&full[..oldest])?;
         if moved <= all / 2 {
-            return Some(id);
+            return Some(Choice::dropping(id));
         }
         // The old ones are mostly dirty: moving those gains little. Whichever gains most, if any.
-        least(&full).filter(|(moved, _)| *moved < all / 8 * 7).map(|(_, id)| id)
+        least(&full).filter(|(moved, _)| *moved < all / 8 * 7).map(|(_, id)| Choice::dropping(id))
     }
 }
 
@@ -149,10 +217,19 @@ mod tests {
         lingered
     }
 
+    fn segment(number: u32, moved: u32, lingering: u32, age: u32) -> Candidate {
+        Candidate { segment: SegmentId(number), all: 4000, moved, lingering, age }
+    }
+
+    fn chosen(candidates: &[Candidate], price: f64) -> Option<(u32, bool)> {
+        cheapest(candidates, price).map(|choice| (choice.segment.0, choice.packs))
+    }
+
     #[test]
     fn what_lingers_is_worth_as_much_as_was_asked_for_lately_of_what_went() {
         let price = |one_in| after(100_000, one_in).price(DISK);
-        assert!((price(5) - 50.0).abs() < 1.0 && (price(50) - 5.0).abs() < 0.5, "{} {}", price(5), price(50));
+        assert!((price(50) - 5.0).abs() < 0.5 && (price(100) - 2.5).abs() < 0.25, "{} {}", price(50), price(100));
+        assert!(price(5) <= PRICE_MOST, "and has a bound: {}", price(5));
         let mut lingered = after(100_000, 5);
         (0..100_000).for_each(|_| lingered.was_dropped());
         assert!(lingered.price(DISK) < 1.0, "what was is forgotten: {}", lingered.price(DISK));
@@ -164,14 +241,28 @@ mod tests {
     }
 
     #[test]
-    fn half_dead_segments_are_emptied_before_what_lingers_goes_if_that_is_often_asked_for() {
-        let emptied_first = |price| worth(4000, 2000, 0, price, 100) > worth(4000, 200, 3800, price, 500);
-        assert!(emptied_first(16.0) && !emptied_first(2.0));
+    fn half_dead_segments_are_packed_before_older_ones_are_dropped_if_what_lingers_is_often_asked_for() {
+        let both = [segment(1, 1000, 1000, 1), segment(2, 0, 4000, 500)];
+        assert_eq!(chosen(&both, 8.0), Some((1, true)));
+        assert_eq!(chosen(&both, 1.0), Some((2, false)));
+    }
+
+    #[test]
+    fn of_what_lingers_and_is_dropped_the_oldest_goes() {
+        let full = [segment(1, 200, 3800, 400), segment(2, 200, 3800, 500), segment(3, 3900, 100, 600)];
+        assert_eq!(chosen(&full, 8.0), Some((2, false)));
+    }
+
+    #[test]
+    fn at_the_highest_price_at_most_four_blocks_move_for_each_that_is_freed() {
+        let packed = |dead| chosen(&[segment(1, 4000 - dead, 0, 1), segment(2, 0, 4000, 500)], PRICE_MOST);
+        let first = (0..4000_u32).find(|dead| packed(*dead) == Some((1, true))).expect("all of it is dead at last");
+        assert!((800..=810).contains(&first), "{first}");
     }
 
     #[test]
     fn of_two_that_cost_the_same_the_older_goes_and_what_moves_whole_gives_nothing() {
-        assert!(worth(4000, 1000, 1000, 8.0, 20) > worth(4000, 1000, 1000, 8.0, 10));
-        assert!(worth(4000, 4000, 0, 8.0, 1000) <= 0.0);
+        assert_eq!(chosen(&[segment(1, 1000, 0, 20), segment(2, 1000, 0, 10)], 8.0), Some((1, true)));
+        assert_eq!(chosen(&[segment(1, 4000, 0, 1000), segment(2, 3900, 0, 10)], 8.0), None);
     }
 }

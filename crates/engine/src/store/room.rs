@@ -11,6 +11,9 @@ use crate::store::object::PATH_ROOM;
 
 /// Segments kept free or on their way there, but for a share of the pool.
 const FREE_MIN: usize = 8;
+/// That share is one in so many. What is free holds nothing, and what is full is packed the closer for it: with twice as
+/// much free, reclaim moves more.
+const FREE_SHARE: usize = 64;
 
 /// Below this many free segments nothing is moved: what is left is for entries without data.
 pub(crate) const MOVE_RESERVE: usize = 3;
@@ -33,7 +36,7 @@ const OBJECT_BYTES: u64 = 24 + 112 + 32;
 
 /// Of so many segments, those that should be free or about to be.
 fn free_wanted(segments: usize) -> usize {
-    FREE_MIN.min(segments / 3) + segments / 32
+    FREE_MIN.min(segments / 3) + segments / FREE_SHARE
 }
 
 /// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
