@@ -72,15 +72,23 @@ impl Program {
     }
 }
 
-/// Keeps a mount alive until it ends in order, or cannot be kept. Returns the exit status. `note` gets a line for the
-/// log. `served` is called once, when the first worker serves.
+/// What the holder tells of a mount.
+pub enum Told<'a> {
+    /// A line for the log.
+    Line(&'a str),
+    /// Every second or so: the holder looks after its worker.
+    Watching,
+}
+
+/// Keeps a mount alive until it ends in order, or cannot be kept. Returns the exit status. `tell` hears what happens.
+/// `served` is called once, when the first worker serves.
 ///
 /// # Errors
 /// If the first worker cannot be started.
 pub fn hold(
     program: Program,
     sizes: Sizes,
-    note: impl FnMut(&str),
+    tell: impl FnMut(Told<'_>),
     served: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<u8> {
     let signals = signals()?;
@@ -95,7 +103,7 @@ pub fn hold(
         next: None,
         signals,
         beats,
-        note,
+        tell,
         told_to_end: None,
         ending: false,
     };
@@ -113,7 +121,7 @@ fn signals() -> io::Result<Vec<(Signal, UnixStream)>> {
     all.into_iter().map(listen).collect()
 }
 
-struct Holder<N> {
+struct Holder<T> {
     program: Program,
     kept: BTreeMap<String, OwnedFd>,
     notes: BTreeMap<String, String>,
@@ -122,7 +130,7 @@ struct Holder<N> {
     signals: Vec<(Signal, UnixStream)>,
     /// The worker's count of signs of life.
     beats: Box<dyn Fn() -> u64>,
-    note: N,
+    tell: T,
     /// The signal to end that came last.
     told_to_end: Option<Signal>,
     /// A worker said that the mount ends with it.
@@ -145,7 +153,7 @@ impl Life {
     }
 }
 
-impl<N: FnMut(&str)> Holder<N> {
+impl<T: FnMut(Told<'_>)> Holder<T> {
     fn run(&mut self, served: impl FnOnce() -> io::Result<()>) -> io::Result<u8> {
         let mut served = Some(served);
         let (mut lives, mut failed) = (0, 0);
@@ -159,24 +167,28 @@ impl<N: FnMut(&str)> Holder<N> {
             }
             let cause = if life.hung { "hung, and was killed".to_owned() } else { format!("ended ({})", life.status) };
             if let Some(before) = before.filter(|_| life.served.is_none()) {
-                (self.note)(&format!("the new program {cause} before it served; going on with the last one"));
+                self.note(&format!("the new program {cause} before it served; going on with the last one"));
                 self.program.file = before;
                 continue;
             }
             if self.next.is_some() {
-                (self.note)("going on with another program");
+                self.note("going on with another program");
                 continue;
             }
             failed = if life.came_up() { 0 } else { failed + 1 };
             if failed > TRIES {
-                (self.note)(&format!("the worker {cause}. {TRIES} in a row did not come up: the mount ends"));
+                self.note(&format!("the worker {cause}. {TRIES} in a row did not come up: the mount ends"));
                 return Ok(1);
             }
-            (self.note)(&format!("the worker {cause}; another one takes over, and what was acknowledged is kept"));
+            self.note(&format!("the worker {cause}; another one takes over, and what was acknowledged is kept"));
             if failed > 1 {
                 self.pause(PAUSE * 2_u32.pow(failed - 2));
             }
         }
+    }
+
+    fn note(&mut self, line: &str) {
+        (self.tell)(Told::Line(line));
     }
 
     /// Whether the mount was about to end when the last worker did.
@@ -213,7 +225,7 @@ impl<N: FnMut(&str)> Holder<N> {
             // A ctrl-C comes to the holder alone, which passes it on.
             .process_group(0)
             .spawn()?;
-        self.tell(&ours, lives);
+        self.hand_down(&ours, lives);
         let gone = pidfd_open(pid_of(&child), PidfdFlags::empty())?;
         let started = Instant::now();
         let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, (self.beats)());
@@ -252,6 +264,7 @@ impl<N: FnMut(&str)> Holder<N> {
             if events > 0 {
                 continue;
             }
+            (self.tell)(Told::Watching);
             let beat = (self.beats)();
             quiet = if beat == last_beat && since.is_some() && !is_stopped(&child) { quiet + 1 } else { 0 };
             last_beat = beat;
@@ -265,7 +278,7 @@ impl<N: FnMut(&str)> Holder<N> {
     }
 
     /// Gives a new worker all that is kept.
-    fn tell(&self, socket: &OwnedFd, lives: u64) {
+    fn hand_down(&self, socket: &OwnedFd, lives: u64) {
         let notes = self.notes.iter().map(|(name, text)| (Message::Note(name.clone(), text.clone()), None));
         let kept = self.kept.iter().map(|(name, kept)| (Message::Keep(name.clone()), Some(kept.as_fd())));
         for (message, descriptor) in notes.chain(kept).chain([(Message::Begin(lives), None)]) {
@@ -286,7 +299,7 @@ impl<N: FnMut(&str)> Holder<N> {
                 (Message::Ending, _) => self.ending = true,
                 (Message::Next(path), _) => match File::open(&path) {
                     Ok(program) => self.next = Some(program),
-                    Err(error) => (self.note)(&format!("the next program, {path}: {error}")),
+                    Err(error) => self.note(&format!("the next program, {path}: {error}")),
                 },
                 (Message::Keep(_) | Message::Begin(_), _) => {}
             }

@@ -20,5 +20,5 @@ mod message;
 mod tie;
 
 pub use arena::{Arena, ArenaError, Sizes};
-pub use hold::{Program, hold};
+pub use hold::{Program, Told, hold};
 pub use tie::{Inherited, Tie};

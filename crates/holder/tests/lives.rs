@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use headpond_holder::{Program, Sizes, Tie, hold};
+use headpond_holder::{Program, Sizes, Tie, Told, hold};
 
 const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, tail_bytes: 4096 };
 
@@ -43,7 +43,11 @@ fn lives(lives: &str) -> Seen {
     let status = hold(
         Program::own(arguments).unwrap(),
         SIZES,
-        |line| notes.push(line.to_owned()),
+        |told| {
+            if let Told::Line(line) = told {
+                notes.push(line.to_owned());
+            }
+        },
         || {
             served = true;
             Ok(())
@@ -86,12 +90,9 @@ fn worker() {
             // A signal for the holder, which is this process's parent, a moment after this process is gone.
             "term-later" => {
                 let holder = rustix::process::getppid().unwrap().as_raw_nonzero();
-                let kill = format!("sleep 0.3; kill -TERM {holder}");
-                std::process::Command::new("sh")
-                    .args(["-c", &kill])
-                    .stdin(std::process::Stdio::null())
-                    .spawn()
-                    .unwrap();
+                let kill = format!("(sleep 0.3; kill -TERM {holder}) &");
+                let null = std::process::Stdio::null;
+                std::process::Command::new("sh").args(["-c", &kill]).stdin(null()).stdout(null()).status().unwrap();
             }
             "mark" => writeln!(log, "marked").unwrap(),
             "wait" => std::thread::sleep(std::time::Duration::from_secs(60)),

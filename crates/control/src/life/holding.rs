@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use headpond_holder::{Program, hold};
+use headpond_holder::{Program, Told, hold};
 use headpond_shard::Budget;
 use rustix::process::{chdir, setsid};
 
@@ -49,7 +49,14 @@ pub fn hold_mount(arguments: Vec<OsString>, background: bool) -> Result<u8, Refu
         notify("READY=1");
         if background { leave() } else { Ok(()) }
     };
-    hold(program, layout(), |line| log_line(line), served).map_err(failed)
+    let watchdog = std::env::var_os("WATCHDOG_USEC").is_some();
+    let tell = |told: Told<'_>| match told {
+        Told::Line(line) => log_line(line),
+        // A unit with a watchdog restarts a holder that hangs.
+        Told::Watching if watchdog => notify("WATCHDOG=1"),
+        Told::Watching => {}
+    };
+    hold(program, layout(), tell, served).map_err(failed)
 }
 
 /// Lets go of the command's output, which waits for its end, and of the directory in which it was called.
