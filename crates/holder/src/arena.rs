@@ -4,7 +4,8 @@
 //! hold batches. What they mean is the business of those who write them.
 //!
 //! ```text
-//! | 4 KiB: version, beat, sizes | words of the log's tail | words of the ledger | bytes of the log's tail |
+//! | 4 KiB: version, beat, sizes | words of the log's tail | words of the ledger | words of the journal
+//! | bytes of the log's tail | bytes of the journal |
 //! ```
 //!
 //! Invariants:
@@ -46,20 +47,27 @@ pub struct Sizes {
     pub tail_words: usize,
     /// Words of the ledger of inodes and handles.
     pub ledger_words: usize,
+    /// Words of the journal of requests.
+    pub journal_words: usize,
     /// Bytes of the log's tail.
     pub tail_bytes: usize,
+    /// Bytes of the journal of requests.
+    pub journal_bytes: usize,
 }
 
 impl Sizes {
-    const fn numbers(self) -> [u64; 3] {
-        [self.tail_words as u64, self.ledger_words as u64, self.tail_bytes as u64]
+    const fn numbers(self) -> [u64; 5] {
+        let Self { tail_words, ledger_words, journal_words, tail_bytes, journal_bytes } = self;
+        [tail_words as u64, ledger_words as u64, journal_words as u64, tail_bytes as u64, journal_bytes as u64]
     }
 
     /// Where the parts begin, and the end, in bytes.
-    const fn places(self) -> [usize; 4] {
+    const fn places(self) -> [usize; 6] {
         let ledger = PAGE + (self.tail_words * WORD).next_multiple_of(PAGE);
-        let bytes = ledger + (self.ledger_words * WORD).next_multiple_of(PAGE);
-        [PAGE, ledger, bytes, bytes + self.tail_bytes.next_multiple_of(PAGE)]
+        let journal = ledger + (self.ledger_words * WORD).next_multiple_of(PAGE);
+        let tail_bytes = journal + (self.journal_words * WORD).next_multiple_of(PAGE);
+        let journal_bytes = tail_bytes + self.tail_bytes.next_multiple_of(PAGE);
+        [PAGE, ledger, journal, tail_bytes, journal_bytes, journal_bytes + self.journal_bytes.next_multiple_of(PAGE)]
     }
 }
 
@@ -97,8 +105,12 @@ pub struct Arena {
     pub tail_words: &'static [AtomicU64],
     /// Words of the ledger.
     pub ledger_words: &'static [AtomicU64],
+    /// Words of the journal of requests.
+    pub journal_words: &'static [AtomicU64],
     /// Bytes of the log's tail, taken once.
     pub tail_bytes: Option<&'static mut [u8]>,
+    /// Bytes of the journal of requests, taken once.
+    pub journal_bytes: Option<&'static mut [u8]>,
 }
 
 impl Arena {
@@ -108,7 +120,7 @@ impl Arena {
     /// If memory is short.
     pub fn make(sizes: Sizes) -> io::Result<OwnedFd> {
         let file = memfd_create("headpond-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, sizes.places()[3] as u64)?;
+        ftruncate(&file, sizes.places()[5] as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(file)
     }
@@ -121,7 +133,7 @@ impl Arena {
     /// # Panics
     /// Never: the parts of the map are whole pages.
     pub fn map(file: impl AsFd, sizes: Sizes) -> Result<Self, ArenaError> {
-        let [tail, ledger, bytes, end] = sizes.places();
+        let [tail, ledger, journal, tail_bytes, journal_bytes, end] = sizes.places();
         if usize::try_from(fstat(&file)?.st_size) != Ok(end) {
             return Err(ArenaError::OtherLayout);
         }
@@ -134,14 +146,18 @@ impl Arena {
             unsafe { std::slice::from_raw_parts(base.byte_add(from).cast::<AtomicU64>(), count) }
         };
         let head = words(0, PAGE / WORD);
-        // SAFETY: the last part of the mapping, which overlaps no other. The one mapping in this process hands it out
-        // once. Other processes read it only after this one has ended.
-        let tail_bytes = unsafe { std::slice::from_raw_parts_mut(base.byte_add(bytes).cast::<u8>(), sizes.tail_bytes) };
+        let bytes = |from: usize, count: usize| {
+            // SAFETY: a part of the mapping, which overlaps no other. The one mapping in this process hands it out once.
+            // Other processes read it only after this one has ended.
+            unsafe { std::slice::from_raw_parts_mut(base.byte_add(from).cast::<u8>(), count) }
+        };
         let arena = Self {
             head,
             tail_words: words(tail, sizes.tail_words),
             ledger_words: words(ledger, sizes.ledger_words),
-            tail_bytes: Some(tail_bytes),
+            journal_words: words(journal, sizes.journal_words),
+            tail_bytes: Some(bytes(tail_bytes, sizes.tail_bytes)),
+            journal_bytes: Some(bytes(journal_bytes, sizes.journal_bytes)),
         };
         arena.agree(sizes)?;
         Ok(arena)
@@ -172,7 +188,8 @@ impl Arena {
 mod tests {
     use super::*;
 
-    const SIZES: Sizes = Sizes { tail_words: 10, ledger_words: 600, tail_bytes: 3 * PAGE };
+    const SIZES: Sizes =
+        Sizes { tail_words: 10, ledger_words: 600, journal_words: 3, tail_bytes: 3 * PAGE, journal_bytes: PAGE };
 
     #[test]
     fn what_one_map_wrote_the_next_one_reads() {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use headpond_holder::{Program, Sizes, Tie, Told, hold};
 
-const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, tail_bytes: 4096 };
+const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, journal_words: 1, tail_bytes: 4096, journal_bytes: 4096 };
 
 /// The directory of the test that runs, and what its workers do, one after the other.
 const PLACE: &str = "HEADPOND_TEST_PLACE";

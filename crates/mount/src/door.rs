@@ -19,6 +19,7 @@
 //! - As long as the mount stands, a thread reads: a door that is dropped while open goes on with a
 //!   thread of its own. If the shard has ended, callers get errors.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -32,11 +33,12 @@ use rustix::io::Errno;
 use crate::caller::Caller;
 use crate::file_system::open_flags;
 use crate::front::Front;
-use crate::front::asked_again::Asked;
+use crate::front::asked_again::{AGAIN, Asked};
 use crate::front::data::{ReadPlan, Send, Writing};
 use crate::fuse::answer::Answer;
 use crate::fuse::buffers::RequestBuffers;
 use crate::fuse::forgetting::Passing;
+use crate::fuse::journal::Journal;
 use crate::fuse::relay::Socket;
 use crate::fuse::wire::{Create, Fsync, Read, RequestHead, WRITE_HEAD, Write, opcode};
 use crate::handles::{ContentWay, OpenHandle};
@@ -59,13 +61,24 @@ struct Open {
     /// The head of a message. As long as that of a write, so that a write's data begins in `buffers`.
     head: [u8; WRITE_HEAD],
     buffers: RequestBuffers,
+    /// For a kernel that cannot send requests again.
+    journal: Option<Journal>,
+    /// What a process before this one took and did not answer.
+    left: VecDeque<Vec<u8>>,
 }
 
 impl FuseDoor {
     /// A door that reads from `device`, which does not block.
-    pub(crate) fn new(device: Arc<OwnedFd>, front: Arc<Front>, socket: Socket, workers: Workers) -> Self {
-        let open = Open { device, front, socket, workers, head: [0; WRITE_HEAD], buffers: RequestBuffers::new() };
-        Self { open: Some(open) }
+    pub(crate) fn new(
+        device: Arc<OwnedFd>,
+        front: Arc<Front>,
+        socket: Socket,
+        workers: Workers,
+        mut journal: Option<Journal>,
+    ) -> Self {
+        let left = journal.as_mut().map_or_else(VecDeque::new, |journal| journal.take_left().into());
+        let (head, buffers) = ([0; WRITE_HEAD], RequestBuffers::new());
+        Self { open: Some(Open { device, front, socket, workers, head, buffers, journal, left }) }
     }
 
     /// Serves the mount on this thread until the mount is gone.
@@ -92,8 +105,7 @@ impl Door for FuseDoor {
     fn take(&mut self, room: usize, submit: &mut dyn FnMut(headpond_engine::Request, Done)) -> Taken {
         for _ in 0..room.min(BATCH) {
             let Some(open) = &mut self.open else { return Taken::Closed };
-            let mut parts = [IoSliceMut::new(&mut open.head), IoSliceMut::new(open.buffers.next())];
-            match rustix::io::readv(&open.device, &mut parts) {
+            match open.receive() {
                 Ok(len) => {
                     let Some(asked) = RequestHead::parse(&open.head[..len.min(WRITE_HEAD)]) else { continue };
                     open.handle(&asked, len, submit);
@@ -137,10 +149,30 @@ impl Drop for FuseDoor {
 }
 
 impl Open {
+    /// Receives the next message, into the head and the next buffer. Returns its length.
+    fn receive(&mut self) -> Result<usize, Errno> {
+        let Self { device, head, buffers, journal, left, .. } = self;
+        if let Some(mut message) = left.pop_front() {
+            // Like one that the kernel sends again.
+            message[15] |= AGAIN.to_be_bytes()[0];
+            return Ok(take_in(&message, head, buffers));
+        }
+        match journal {
+            None => rustix::io::readv(device, &mut [IoSliceMut::new(head), IoSliceMut::new(buffers.next())]),
+            Some(journal) => {
+                let len = rustix::io::read(device, journal.landing())?;
+                take_in(journal.landed(len), head, buffers);
+                journal.keep(len);
+                Ok(len)
+            }
+        }
+    }
+
     /// Handles the message of `len` bytes that has arrived and begins with `asked`.
     fn handle(&mut self, asked: &RequestHead, len: usize, submit: Send<'_>) {
         let head = &self.head[..len.min(WRITE_HEAD)];
-        let answer = Answer::new(self.device.clone(), asked.unique);
+        let journal = self.journal.as_ref().map(|journal| journal.answered().clone());
+        let answer = Answer::new(self.device.clone(), asked.unique).noted_in(journal);
         let front = self.front.clone();
         let opcode = Some(asked.opcode).filter(|opcode| *opcode == opcode::STATX || !is_panel(asked.node));
         let handled = match opcode {
@@ -255,4 +287,12 @@ impl Open {
         let front = self.front.clone();
         self.workers.push(move || job(&front, &file));
     }
+}
+
+/// Takes in a message that lies elsewhere.
+fn take_in(message: &[u8], head: &mut [u8; WRITE_HEAD], buffers: &mut RequestBuffers) -> usize {
+    let (first, body) = message.split_at(message.len().min(WRITE_HEAD));
+    head[..first.len()].copy_from_slice(first);
+    buffers.next()[..body.len()].copy_from_slice(body);
+    message.len()
 }

@@ -10,6 +10,7 @@ use headpond_base::Errno as EngineErrno;
 use headpond_ledger::MountLedger;
 use headpond_names::{Keeper, Lasting};
 
+use crate::fuse::journal::Journal;
 use crate::tree::OriginTree;
 
 /// Keeps descriptors where the end of this process does not reach them.
@@ -33,6 +34,8 @@ pub struct LastingMount {
     pub keeper: Arc<dyn DescriptorKeeper>,
     /// For a successor: what the keeper has, by number.
     pub kept: BTreeMap<u64, OwnedFd>,
+    /// For kernels that cannot send requests again: see [`can_send_again`](crate::can_send_again).
+    pub journal: Option<Journal>,
 }
 
 /// The keeper for the name layer.

@@ -48,6 +48,7 @@ mod without_kernel;
 
 pub use beside::Beside;
 pub use error::MountError;
+pub use fuse::journal::{Journal, JournalRoom};
 pub use fuse::mountpoint::daemon_is_gone;
 pub use fuse::source::{path_of_source, source_of};
 pub use headpond_ledger::{LedgerRefusal, LedgerRoom, MountLedger};
@@ -55,7 +56,9 @@ pub use headpond_names::KnownObject;
 pub use insight::{FileUse, Insight};
 pub use kept::{KEPT_TIMES_MAX, KeptTime};
 pub use lasting::{DescriptorKeeper, LastingMount};
-pub use mount::{Attached, MountOptions, Mounted, THREADS, attach_to, mount, mount_lasting, mount_with};
+pub use mount::{
+    Attached, MountOptions, Mounted, THREADS, attach_to, can_send_again, mount, mount_lasting, mount_with,
+};
 pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
 pub use processes::ProcessUse;

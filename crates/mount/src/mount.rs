@@ -24,6 +24,7 @@ use crate::file_system::{FileSystem, Greeting, agreement};
 use crate::front::Front;
 use crate::fuse::connection::Connection;
 use crate::fuse::forgetting::Forgetting;
+use crate::fuse::journal::Journal;
 use crate::fuse::source::source_of;
 use crate::fuse::wire::resend_message;
 use crate::fuse::{mountpoint, relay};
@@ -107,8 +108,9 @@ pub fn mount_lasting(
     pond: Arc<dyn Pond>,
     known: &[KnownObject],
     beside: Beside,
-    lasting: Option<LastingMount>,
+    mut lasting: Option<LastingMount>,
 ) -> Result<Mounted, MountError> {
+    let journal = lasting.as_mut().and_then(|lasting| lasting.journal.take());
     let place = mountpoint::check(&options.mountpoint, &options.origin)?;
     let origin_failed = |error| origin_failed(options, error);
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
@@ -119,10 +121,19 @@ pub fn mount_lasting(
     let place_refused = |error| mountpoint::refusal(&place, error);
     let session = Session::new(Greeting, &place, &config).map_err(place_refused)?;
     let device = Arc::new(session.as_fd().try_clone_to_owned().map_err(place_refused)?);
-    let (serving, door) = serve(device.clone(), front.clone(), &config).map_err(place_refused)?;
+    let (serving, door) = serve(device.clone(), front.clone(), &config, journal).map_err(place_refused)?;
     pond.serve(Box::new(door));
     let connection = Connection::of(device, &place);
     Ok(Mounted { session: Some((serving, Some(session))), mountpoint: place, connection, front })
+}
+
+/// Whether this kernel can send again what was taken and not answered: Linux 6.9 and later. Otherwise a mount that
+/// lasts needs a [`Journal`].
+#[must_use]
+pub fn can_send_again() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(9))
 }
 
 /// A mount that goes on.
@@ -130,8 +141,8 @@ pub fn mount_lasting(
 pub struct Attached {
     /// The mount.
     pub mounted: Mounted,
-    /// Whether the kernel sends again what was not answered. Linux before 6.9 cannot: the callers of those requests wait
-    /// for ever. The caller of this can only end the connection.
+    /// Whether what was not answered comes again: from the kernel, or from the journal. If not, the callers of those
+    /// requests wait for ever, and the caller of this can only end the connection.
     pub sends_again: bool,
     /// How many open files and directories could not be opened again. Requests for them fail.
     pub lost: usize,
@@ -152,8 +163,9 @@ pub fn attach_to(
     pond: Arc<dyn Pond>,
     known: &[KnownObject],
     beside: Beside,
-    lasting: LastingMount,
+    mut lasting: LastingMount,
 ) -> Result<Attached, MountError> {
+    let journal = lasting.journal.take();
     agree(Some(&lasting))?;
     let (front, inodes) = front_of(options, root, &pond, known, beside, Some(lasting))?;
     // If this fails, the next process finds what this one found.
@@ -164,13 +176,14 @@ pub fn attach_to(
     let place = &options.mountpoint;
     let refused = |error| MountError::Mount { mountpoint: place.clone(), error };
     // Before the first request is taken: the kernel would send that one again, too.
-    let sends_again = match rustix::io::write(&device, &resend_message()) {
-        Ok(_) => true,
-        Err(Errno::INVAL) => false,
-        Err(error) => return Err(refused(error.into())),
-    };
+    let sends_again = journal.is_some()
+        || match rustix::io::write(&device, &resend_message()) {
+            Ok(_) => true,
+            Err(Errno::INVAL) => false,
+            Err(error) => return Err(refused(error.into())),
+        };
     let device = Arc::new(device);
-    let (serving, door) = serve(device.clone(), front.clone(), &config_of(options)).map_err(refused)?;
+    let (serving, door) = serve(device.clone(), front.clone(), &config_of(options), journal).map_err(refused)?;
     pond.serve(Box::new(door));
     leaving.stays();
     let connection = Connection::of(device, place);
@@ -230,7 +243,12 @@ fn front_of(
 }
 
 /// Serves the requests from the kernel's device. The returned door is for the pond.
-fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result<(BackgroundSession, FuseDoor)> {
+fn serve(
+    device: Arc<OwnedFd>,
+    front: Arc<Front>,
+    config: &Config,
+    journal: Option<Journal>,
+) -> io::Result<(BackgroundSession, FuseDoor)> {
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
     // There is one device to a front.
@@ -243,9 +261,14 @@ fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result
         }
     }));
     let _ = front.forgetting.set(forgetting);
-    let (socket, serving) = relay::start(FileSystem::new(front.clone()), config, device.clone())?;
+    let (socket, serving) = relay::start(
+        FileSystem::new(front.clone()),
+        config,
+        device.clone(),
+        journal.as_ref().map(|journal| journal.answered().clone()),
+    )?;
     let workers = Workers::start(config.n_threads.unwrap_or(1).min(WORKERS))?;
-    Ok((serving, FuseDoor::new(device, front, socket, workers)))
+    Ok((serving, FuseDoor::new(device, front, socket, workers, journal)))
 }
 
 impl Mounted {

@@ -150,7 +150,7 @@ impl Life {
         for (number, file) in &kept {
             keeper.keep(*number, file.as_fd()).unwrap();
         }
-        let lasting = LastingMount { ledger, keeper, kept };
+        let lasting = LastingMount { ledger, keeper, kept, journal: None };
         let pond = Arc::new(Told::default());
         let (front, inodes) = Front::lasting(root, false, pond, &[], Beside::default(), Some(lasting)).unwrap();
         front.whole.hold();
@@ -164,7 +164,7 @@ impl Life {
         let mut config = Config::default();
         config.acl = SessionACL::All;
         config.n_threads = Some(1);
-        let (socket, serving) = relay::start(FileSystem::new(front.clone()), &config, device.clone()).unwrap();
+        let (socket, serving) = relay::start(FileSystem::new(front.clone()), &config, device.clone(), None).unwrap();
         Self { death, front, socket, workers: Workers::start(1).unwrap(), device, kernel, _serving: serving }
     }
 

@@ -48,7 +48,8 @@ impl Doors {
     /// Serves one more door, if it can be watched. Call this in the order of names.
     pub(crate) fn admit(&mut self, id: DoorId, door: Box<dyn Door>, reactor: &mut dyn Reactor) {
         if let Some(watch) = door.descriptor().ok().and_then(|descriptor| reactor.watch(descriptor)) {
-            self.open.push(OpenDoor { id, door, watch, has_more: false, under_way: 0, answered: 0 });
+            // It may have some that its descriptor does not report.
+            self.open.push(OpenDoor { id, door, watch, has_more: true, under_way: 0, answered: 0 });
         }
     }
 

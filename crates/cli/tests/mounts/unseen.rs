@@ -18,10 +18,17 @@ fn take_over(pond: &Pond, daemon: usize) {
     assert_eq!(after["holder"], before["holder"]);
 }
 
+/// As this kernel is, and as one before Linux 6.9, which cannot send requests again.
+const KERNELS: [&[(&str, &str)]; 2] = [&[], &[("HEADPOND_WITHOUT_SENDING_AGAIN", "1")]];
+
 #[test]
 fn what_was_written_and_not_synced_is_there_after_the_worker_was_killed() {
+    KERNELS.iter().for_each(|kernel| unsynced_writes(kernel));
+}
+
+fn unsynced_writes(kernel: &[(&str, &str)]) {
     let mut pond = Pond::new();
-    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], kernel);
     let path = pond.mnt().join("file");
     let mut file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
     let mut expected = Vec::new();
@@ -92,8 +99,12 @@ fn everything_that_is_open_stays_open_and_names_stay_what_they_are() {
 
 #[test]
 fn a_program_that_makes_and_removes_files_sees_no_error_while_workers_die() {
+    KERNELS.iter().for_each(|kernel| made_and_removed(kernel));
+}
+
+fn made_and_removed(kernel: &[(&str, &str)]) {
     let mut pond = Pond::new();
-    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], kernel);
     let script = "cd \"$1\" || exit 9; i=0; while [ ! -e stop ]; do i=$((i+1)); \
                   mkdir d$i && echo $i > d$i/a && mv d$i/a d$i/b && ln d$i/b d$i/c && ln -s b d$i/l && \
                   [ \"$(cat d$i/l)\" = $i ] && rm d$i/b d$i/c d$i/l && rmdir d$i || { echo \"at $i\"; exit 1; }; done; echo $i";

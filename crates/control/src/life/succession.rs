@@ -15,7 +15,10 @@ use std::sync::atomic::AtomicU64;
 
 use headpond_engine::TailSlots;
 use headpond_holder::{Arena, ArenaError, Inherited, Sizes, Tie};
-use headpond_mount::{DescriptorKeeper, LastingMount, LedgerRoom, MountLedger, path_of_source, source_of};
+use headpond_mount::{
+    DescriptorKeeper, Journal, JournalRoom, LastingMount, LedgerRoom, MountLedger, can_send_again, path_of_source,
+    source_of,
+};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -36,6 +39,9 @@ const PLACES: &str = "places";
 
 /// The name of a file that is open and has no name, before its number in the ledger.
 const NAMELESS: &str = "file-";
+
+/// For tests: take the kernel for one that cannot send requests again.
+const WITHOUT_SENDING_AGAIN: &str = "HEADPOND_WITHOUT_SENDING_AGAIN";
 
 /// A worker's place in the row.
 #[derive(Debug)]
@@ -136,7 +142,11 @@ impl Succession {
             error: std::io::Error::other(why.to_string()),
         })?;
         let kept = std::mem::take(&mut self.nameless);
-        Ok(LastingMount { ledger, keeper: Arc::new(WithHolder(self.tie.clone())), kept })
+        // A test may ask for what a kernel before 6.9 needs.
+        let needs_journal = !can_send_again() || std::env::var_os(WITHOUT_SENDING_AGAIN).is_some();
+        let bytes = self.arena.journal_bytes.take().filter(|_| needs_journal);
+        let journal = bytes.map(|bytes| Journal::over(self.arena.journal_words, bytes, JournalRoom::USUAL));
+        Ok(LastingMount { ledger, keeper: Arc::new(WithHolder(self.tie.clone())), kept, journal })
     }
 
     /// What the last worker left, if there was one that served.
@@ -199,14 +209,21 @@ impl DescriptorKeeper for WithHolder {
 /// How the memory shared with the holder is divided.
 pub(crate) fn layout() -> Sizes {
     let tail = TailSlots::USUAL;
-    Sizes { tail_words: tail.words(), ledger_words: LedgerRoom::USUAL.words(), tail_bytes: tail.bytes() }
+    let journal = JournalRoom::USUAL;
+    Sizes {
+        tail_words: tail.words(),
+        ledger_words: LedgerRoom::USUAL.words(),
+        journal_words: journal.words(),
+        tail_bytes: tail.bytes(),
+        journal_bytes: journal.bytes(),
+    }
 }
 
 /// The layout as text: programs with the same one can take over from each other.
 #[must_use]
 pub fn shared_layout() -> String {
-    let Sizes { tail_words, ledger_words, tail_bytes } = layout();
-    format!("{LAYOUT}: {tail_words} {ledger_words} {tail_bytes}")
+    let Sizes { tail_words, ledger_words, journal_words, tail_bytes, journal_bytes } = layout();
+    format!("{LAYOUT}: {tail_words} {ledger_words} {journal_words} {tail_bytes} {journal_bytes}")
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.

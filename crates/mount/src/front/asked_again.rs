@@ -44,7 +44,7 @@ use crate::reached::Reached;
 use crate::tree::Inode;
 
 /// The mark of a request that is sent again.
-const AGAIN: u64 = 1 << 63;
+pub(crate) const AGAIN: u64 = 1 << 63;
 
 /// A request by its number.
 #[derive(Clone, Copy)]

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use headpond_base::Buf;
 use rustix::io::Errno;
 
+use crate::front::asked_again::AGAIN;
 use crate::fuse::forgetting::Passing;
+use crate::fuse::journal::AnsweredInJournal;
 use crate::fuse::wire::{ANSWER_HEAD, WRITTEN, answer_head, written_body};
 
 /// Pieces of data that an answer sends in one call: far more than any request has.
@@ -23,12 +25,20 @@ pub(crate) struct Answer {
     unique: u64,
     /// The write, if the request is a direct write.
     passing: Option<Passing>,
+    /// Where the answer is noted, if the kernel cannot send requests again.
+    journal: Option<Arc<AnsweredInJournal>>,
 }
 
 impl Answer {
     /// The answer to a request that came from this device.
     pub(crate) const fn new(device: Arc<OwnedFd>, unique: u64) -> Self {
-        Self { device: Some(device), unique, passing: None }
+        Self { device: Some(device), unique, passing: None, journal: None }
+    }
+
+    /// Notes in a journal that it was sent.
+    pub(crate) fn noted_in(mut self, journal: Option<Arc<AnsweredInJournal>>) -> Self {
+        self.journal = journal;
+        self
     }
 
     /// Makes it the answer to a direct write.
@@ -79,9 +89,16 @@ impl Answer {
 
     fn send(mut self, errno: i32, parts: &[&[u8]]) {
         let Some(device) = self.device.take() else { return };
-        let unique = self.unique;
-        match self.passing.take() {
+        let (unique, journal) = (self.unique, self.journal.take());
+        let send = move |parts: &[&[u8]]| match &journal {
             None => send(&device, unique, errno, parts),
+            Some(journal) => {
+                send(&device, unique & !AGAIN, errno, parts);
+                journal.is_answered(unique & !AGAIN);
+            }
+        };
+        match self.passing.take() {
+            None => send(parts),
             Some(passing) => {
                 // The count of bytes written, or no body.
                 let (mut body, mut len) = ([0; WRITTEN], 0);
@@ -89,7 +106,7 @@ impl Answer {
                     body[len..len + part.len()].copy_from_slice(part);
                     len += part.len();
                 }
-                passing.answer(move || send(&device, unique, errno, &[&body[..len]]));
+                passing.answer(move || send(&[&body[..len]]));
             }
         }
     }
@@ -111,7 +128,7 @@ fn send(device: &OwnedFd, unique: u64, errno: i32, parts: &[&[u8]]) {
 impl Drop for Answer {
     fn drop(&mut self) {
         let Some(device) = self.device.take() else { return };
-        Self { device: Some(device), unique: self.unique, passing: self.passing.take() }
-            .send(Errno::IO.raw_os_error(), &[]);
+        let (passing, journal) = (self.passing.take(), self.journal.take());
+        Self { device: Some(device), unique: self.unique, passing, journal }.send(Errno::IO.raw_os_error(), &[]);
     }
 }

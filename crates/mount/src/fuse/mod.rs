@@ -6,6 +6,7 @@ pub(crate) mod buffers;
 pub(crate) mod connection;
 pub(crate) mod forgetting;
 pub(crate) mod join;
+pub(crate) mod journal;
 pub(crate) mod mountpoint;
 pub(crate) mod relay;
 pub(crate) mod source;

@@ -17,7 +17,9 @@ use headpond_door::Workers;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
+use crate::front::asked_again::AGAIN;
 use crate::fuse::answer::Answer;
+use crate::fuse::journal::AnsweredInJournal;
 use crate::fuse::wire::{HEAD, RequestHead, opcode};
 
 /// The longest answer of fuser's. The kernel asks for lists of a directory's entries in pieces of at most
@@ -42,6 +44,8 @@ pub(crate) struct Socket {
     end: Arc<OwnedFd>,
     /// How many threads fuser has: each ends with a message of its own.
     threads: usize,
+    /// Where answers are noted, if the kernel cannot send requests again.
+    journal: Option<Arc<AnsweredInJournal>>,
 }
 
 /// Starts fuser on the other end of a new socket. `device` is where its answers go.
@@ -49,10 +53,11 @@ pub(crate) fn start<F: Filesystem + Send + 'static>(
     file_system: F,
     config: &Config,
     device: Arc<OwnedFd>,
+    journal: Option<Arc<AnsweredInJournal>>,
 ) -> io::Result<(Socket, BackgroundSession)> {
     let flags = SocketFlags::CLOEXEC;
     let (end, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let socket = Socket { end: Arc::new(end), threads: config.n_threads.unwrap_or(1) };
+    let socket = Socket { end: Arc::new(end), threads: config.n_threads.unwrap_or(1), journal: journal.clone() };
     let mut greeting = [0; 64];
     greeting[..4].copy_from_slice(&VERSION[0].to_ne_bytes());
     greeting[4..8].copy_from_slice(&VERSION[1].to_ne_bytes());
@@ -63,22 +68,36 @@ pub(crate) fn start<F: Filesystem + Send + 'static>(
     let session = session.spawn()?;
     let from = socket.end.clone();
     let relay = std::thread::Builder::new().name("mount-relay".into());
-    let _: JoinHandle<()> = relay.spawn(move || pass_answers(&from, &device))?;
+    let _: JoinHandle<()> = relay.spawn(move || pass_answers(&from, &device, journal.as_deref()))?;
     Ok((socket, session))
 }
 
 /// Passes fuser's answers on to the kernel until fuser closes its end.
-fn pass_answers(from: &OwnedFd, device: &OwnedFd) {
+fn pass_answers(from: &OwnedFd, device: &OwnedFd, journal: Option<&AnsweredInJournal>) {
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     loop {
         match rustix::net::recv(from, &mut answer[..], RecvFlags::empty()) {
             Ok((0, _)) => return,
             // The kernel refuses if the caller was killed or the mount is gone. No program wants the answer then.
-            Ok((len, _)) => drop(rustix::io::write(device, &answer[..len])),
+            Ok((len, _)) => {
+                let unique = journal.and_then(|_| as_first_asked(&mut answer[..len]));
+                let _ = rustix::io::write(device, &answer[..len]);
+                if let Some((journal, unique)) = journal.zip(unique) {
+                    journal.is_answered(unique);
+                }
+            }
             Err(Errno::INTR) => {}
             Err(_) => return,
         }
     }
+}
+
+/// Gives an answer the number by which the kernel knows its request, which it did not send again.
+fn as_first_asked(answer: &mut [u8]) -> Option<u64> {
+    let number = answer.get_mut(8..16)?;
+    let unique = u64::from_ne_bytes(number.try_into().ok()?) & !AGAIN;
+    number.copy_from_slice(&unique.to_ne_bytes());
+    Some(unique)
 }
 
 impl Socket {
@@ -104,11 +123,13 @@ impl Socket {
                 head.extend_from_slice(body);
                 workers.push(move || {
                     if let Err(error) = socket.send(&[&head], SendFlags::empty()) {
-                        Answer::new(device, unique).error(error);
+                        Answer::new(device, unique).noted_in(socket.journal).error(error);
                     }
                 });
             }
-            Err(error) => Answer::new(device.clone(), asked.unique).error(error),
+            Err(error) => {
+                Answer::new(device.clone(), asked.unique).noted_in(self.journal.clone()).error(error);
+            }
         }
     }
 

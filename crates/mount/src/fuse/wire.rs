@@ -19,11 +19,13 @@ pub(crate) const WRITTEN: usize = 8;
 
 /// The operations that the mount tells apart.
 pub(crate) mod opcode {
+    pub(crate) const FORGET: u32 = 2;
     pub(crate) const READ: u32 = 15;
     pub(crate) const WRITE: u32 = 16;
     pub(crate) const FSYNC: u32 = 20;
     pub(crate) const INIT: u32 = 26;
     pub(crate) const READDIR: u32 = 28;
+    pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const SYNCFS: u32 = 50;

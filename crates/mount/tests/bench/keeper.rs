@@ -53,5 +53,5 @@ pub fn copy_of(words: &[AtomicU64]) -> &'static [AtomicU64] {
 
 /// What outlives a server.
 pub fn lasting(ledger: &Arc<MountLedger>, keeper: &Arc<Kept>) -> LastingMount {
-    LastingMount { ledger: ledger.clone(), keeper: keeper.clone(), kept: keeper.copies() }
+    LastingMount { ledger: ledger.clone(), keeper: keeper.clone(), kept: keeper.copies(), journal: None }
 }
