@@ -24,6 +24,9 @@ pub enum Journal {
 const ROWS: u32 = 8000;
 /// Transactions of the load: more than a round has time for.
 const TRANSACTIONS: usize = 50_000;
+/// Seconds between two of them. SQLite's lock knows no order: without a pause the load has it nearly always, and the
+/// other clients hardly commit.
+const PAUSE: &str = "0.02";
 
 /// What this machine lacks.
 #[must_use]
@@ -95,7 +98,7 @@ impl Database for File {
         let script = places.run.join("load.sql");
         let one = format!(
             "BEGIN IMMEDIATE; UPDATE filler SET kind = abs(random() % 97), body = randomblob(300 + abs(random() % 300)) \
-             WHERE id IN (SELECT 1 + abs(random() % {ROWS}) FROM filler LIMIT 20); COMMIT;\n"
+             WHERE id IN (SELECT 1 + abs(random() % {ROWS}) FROM filler LIMIT 20); COMMIT;\n.shell sleep {PAUSE}\n"
         );
         fs::create_dir_all(&places.run)
             .and_then(|()| fs::write(&script, one.repeat(TRANSACTIONS)))
