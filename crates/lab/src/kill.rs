@@ -7,13 +7,14 @@
 //! It does not show power cuts of the origin: the origin's kernel keeps what it got. The simulator tests those.
 
 use crate::command;
-use crate::database::{Database, Pages, Places};
+use crate::database::{Database, Pages};
+use crate::database_on_mount::DatabaseOnMount;
 use crate::failure::Result;
 use crate::kind::Kind;
 use crate::ledger::{LedgerFound, Ledgers};
-use crate::pond::{Headpond, Mount, Mounting, directory_in};
+use crate::pond::{Headpond, Mount};
 use crate::random::{below, next};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Clients that keep a ledger.
@@ -23,8 +24,6 @@ const EARLIEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_millis(2500);
 /// The same where there are many rounds.
 const LATEST_SHORT: Duration = Duration::from_millis(900);
-/// How long a change of a setting may take.
-const SET_MAX: Duration = Duration::from_secs(60);
 /// A kill while the daemon starts again comes at most so long after its start.
 const RESTART: Duration = Duration::from_millis(200);
 
@@ -108,16 +107,17 @@ pub fn run_on(
     options: &Options,
     mut each: impl FnMut(&Round),
 ) -> Result<()> {
-    let mut place = Place::make(storage, directory, options)?;
+    let mut place = DatabaseOnMount::make(storage, directory, options.kind)?;
+    place.mounting.model_disk = options.slow_origin.then(|| SLOW_ORIGIN.to_owned());
     let ledgers = Ledgers::new(place.ledgers.clone(), CLIENTS);
     let mut random = options.seed;
-    place.install(headpond, &ledgers, options.flash)?;
+    place.install(headpond, &ledgers, settings(options.flash))?;
     place.mounting.fault = options.flash.fault(0, &mut random);
     let (mut mount, mut database) = place.start(headpond)?;
     for round in 0..options.rounds {
         let fault = place.mounting.fault.clone();
         let Killed { after: killed_after, committed, pages } =
-            place.load_and_kill(mount, database, &ledgers, options.short, &mut random)?;
+            load_and_kill(&place, mount, database, &ledgers, options.short, &mut random)?;
         place.mounting.fault = options.flash.fault(round + 1, &mut random);
         let killed_starting = below(&mut random, 3);
         for _ in 0..killed_starting {
@@ -131,10 +131,17 @@ pub fn run_on(
     }
     database.stop()?;
     mount.unmount()?;
-    let database = place.kind.start(&place.without_headpond())?;
-    database.check()?;
-    ledgers.verify(&*database)?;
-    database.stop()
+    place.verify_without_headpond(&ledgers).map(drop)
+}
+
+/// What the mount is set to while the database is made.
+fn settings(flash: FlashAtKill) -> &'static [&'static str] {
+    match flash {
+        // What reached the origin meanwhile would be missing in the pool, and the next mount refused for it: here it
+        // is the ledgers that must find the loss.
+        FlashAtKill::Lies => &["flush-period=off"],
+        _ => &[],
+    }
 }
 
 /// What a load came to before its mount was killed.
@@ -146,82 +153,29 @@ struct Killed {
     pages: Option<Pages>,
 }
 
-/// The directories of a kill test.
-struct Place {
-    kind: Kind,
-    mounting: Mounting,
-    run: PathBuf,
-    ledgers: PathBuf,
-}
-
-impl Place {
-    fn make(storage: &Path, directory: &Path, options: &Options) -> Result<Self> {
-        // A few times what a round writes: the log comes round, and segments are used again.
-        let mounting = Mounting {
-            model_disk: options.slow_origin.then(|| SLOW_ORIGIN.to_owned()),
-            ..Mounting::on(storage, directory, "192M")?
-        };
-        let [run, ledgers] = [directory_in(directory, "run")?, directory_in(directory, "ledgers")?];
-        Ok(Self { kind: options.kind, mounting, run, ledgers })
-    }
-
-    fn places(&self) -> Places {
-        Places { data: self.mounting.mountpoint.join("data"), run: self.run.clone() }
-    }
-
-    fn without_headpond(&self) -> Places {
-        Places { data: self.mounting.origin.join("data"), run: self.run.clone() }
-    }
-
-    /// Makes the database on the mount itself, and unmounts with all that is dirty kept.
-    fn install(&self, headpond: &Headpond, ledgers: &Ledgers, flash: FlashAtKill) -> Result<()> {
-        let mount = headpond.mount(&self.mounting)?;
-        if flash == FlashAtKill::Lies {
-            // What reached the origin meanwhile would be missing in the pool, and the next mount refused for it:
-            // here it is the ledgers that must find the loss.
-            let log = self.run.join("set.log");
-            mount.start("set", &["flush-period=off"], &log)?.wait_for_end(SET_MAX)?;
-        }
-        if self.kind == Kind::PostgresWhole {
-            // It does not ask the mount to keep its writes untorn: long runs of them would bypass the log.
-            mount.start("set", &["sequential-cutoff=off"], &self.run.join("set.log"))?.wait_for_end(SET_MAX)?;
-        }
-        let database = self.kind.create(&self.places())?;
-        ledgers.create_tables(&*database)?;
-        database.fill()?;
-        database.stop()?;
-        mount.unmount_keep_dirty()
-    }
-
-    fn start(&self, headpond: &Headpond) -> Result<(Mount, Box<dyn Database>)> {
-        let mount = headpond.mount(&self.mounting)?;
-        Ok((mount, self.kind.start(&self.places())?))
-    }
-
-    /// Loads the database until the daemon is killed under it.
-    fn load_and_kill(
-        &self,
-        mount: Mount,
-        database: Box<dyn Database>,
-        ledgers: &Ledgers,
-        short: bool,
-        random: &mut u64,
-    ) -> Result<Killed> {
-        let clients = ledgers.start(&*database)?;
-        let mut load = database.load(&self.places())?;
-        clients.wait_for(1)?;
-        let start = Instant::now();
-        let latest = if short { LATEST_SHORT } else { LATEST };
-        let after = EARLIEST + Duration::from_millis(next(random) % (latest - EARLIEST).as_millis() as u64);
-        std::thread::sleep(after);
-        let pages = database.pages()?;
-        let killed_after = start.elapsed();
-        mount.kill();
-        // The server has lost its disk. It may notice or hang; either way it is gone now.
-        database.kill();
-        load.kill();
-        Ok(Killed { after: killed_after, committed: clients.join()?, pages })
-    }
+/// Loads the database until the daemon is killed under it.
+fn load_and_kill(
+    place: &DatabaseOnMount,
+    mount: Mount,
+    database: Box<dyn Database>,
+    ledgers: &Ledgers,
+    short: bool,
+    random: &mut u64,
+) -> Result<Killed> {
+    let clients = ledgers.start(&*database)?;
+    let mut load = database.load(&place.places())?;
+    clients.wait_for(1)?;
+    let start = Instant::now();
+    let latest = if short { LATEST_SHORT } else { LATEST };
+    let after = EARLIEST + Duration::from_millis(next(random) % (latest - EARLIEST).as_millis() as u64);
+    std::thread::sleep(after);
+    let pages = database.pages()?;
+    let killed_after = start.elapsed();
+    mount.kill();
+    // The server has lost its disk. It may notice or hang; either way it is gone now.
+    database.kill();
+    load.kill();
+    Ok(Killed { after: killed_after, committed: clients.join()?, pages })
 }
 
 /// What this machine lacks for a kill test of that kind, if anything.

@@ -25,6 +25,8 @@ const BALANCE: u64 = 1000;
 const COMMITTED: &str = "committed";
 /// How long a wait for commits may take.
 const COMMITS_MAX: Duration = Duration::from_secs(60);
+/// How often a wait looks.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Ledgers in a directory that does not lie on the storage on trial.
 pub struct Ledgers {
@@ -35,10 +37,18 @@ pub struct Ledgers {
 /// Clients at work.
 pub struct RunningClients {
     threads: Vec<JoinHandle<Result<()>>>,
-    committed: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    common: Arc<Common>,
+}
+
+/// What the clients tell, and are told.
+#[derive(Default)]
+struct Common {
+    committed: AtomicU64,
+    /// The longest transaction, in microseconds.
+    longest: AtomicU64,
+    stop: AtomicBool,
     /// What the first client said that was cut off.
-    last_words: Arc<Mutex<String>>,
+    last_words: Mutex<String>,
 }
 
 /// What was found after a crash.
@@ -76,9 +86,7 @@ impl Ledgers {
 
     /// Lets the clients loose; each goes on until it is cut off.
     pub fn start(&self, database: &dyn Database) -> Result<RunningClients> {
-        let committed = Arc::new(AtomicU64::new(0));
-        let stop = Arc::new(AtomicBool::new(false));
-        let last_words = Arc::default();
+        let common = Arc::<Common>::default();
         let mut threads = Vec::new();
         for client in 0..self.clients {
             let last = database.sql(&format!("SELECT COALESCE(MAX(number), 0) FROM journal WHERE client={client}"))?;
@@ -87,10 +95,10 @@ impl Ledgers {
             let file = File::options().create(true).append(true).open(&ledger);
             let file = file.map_err(Failure::io(format!("opening {}", ledger.display())))?;
             let session = Session::open(database)?;
-            let (committed, stop, words) = (Arc::clone(&committed), Arc::clone(&stop), Arc::clone(&last_words));
-            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed, &stop, &words)));
+            let common = Arc::clone(&common);
+            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &common)));
         }
-        Ok(RunningClients { threads, committed, stop, last_words })
+        Ok(RunningClients { threads, common })
     }
 
     /// Looks for every promised transaction, and for a transaction that is there in part.
@@ -145,30 +153,56 @@ impl RunningClients {
     /// Waits until that many transactions are committed.
     pub fn wait_for(&self, transactions: u64) -> Result<()> {
         let start = Instant::now();
-        while self.committed.load(Ordering::Relaxed) < transactions {
+        while self.committed() < transactions {
             if start.elapsed() > COMMITS_MAX || self.threads.iter().all(JoinHandle::is_finished) {
                 return Err(Failure::Other(format!(
                     "the clients committed {} transactions in {} s and should have committed {transactions}",
-                    self.committed.load(Ordering::Relaxed),
+                    self.committed(),
                     start.elapsed().as_secs()
                 )));
             }
             check_interrupt()?;
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// Transactions that are committed.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.common.committed.load(Ordering::Relaxed)
+    }
+
+    /// The longest that a client has waited for a transaction, of those that are committed.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.common.longest.load(Ordering::Relaxed))
     }
 
     /// What a client said that is not at work any more: none ends by itself unless the database fails.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
-        let words = || self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let words = || self.common.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.threads.iter().any(JoinHandle::is_finished).then(words)
+    }
+
+    /// Lets every client finish its transaction, and no other. Fails if one waits longer than that.
+    pub fn stop_within(self, limit: Duration) -> Result<u64> {
+        self.common.stop.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        while !self.threads.iter().all(JoinHandle::is_finished) {
+            if start.elapsed() > limit {
+                return Err(Failure::Other(format!("a client waits for its transaction for {} s", limit.as_secs())));
+            }
+            check_interrupt()?;
+            std::thread::sleep(LOOK);
+        }
+        self.join()
     }
 
     /// Lets every client finish its transaction, and no other.
     pub fn stop(self) -> Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.common.stop.store(true, Ordering::Relaxed);
         self.join()
     }
 
@@ -177,7 +211,7 @@ impl RunningClients {
         for thread in self.threads {
             thread.join().map_err(|_| Failure::Other("a client of the ledger panicked".to_owned()))??;
         }
-        Ok(self.committed.load(Ordering::Relaxed))
+        Ok(self.common.committed.load(Ordering::Relaxed))
     }
 }
 
@@ -228,17 +262,9 @@ impl Drop for Session {
     }
 }
 
-fn work(
-    mut session: Session,
-    mut ledger: File,
-    client: u32,
-    first: u64,
-    committed: &AtomicU64,
-    stop: &AtomicBool,
-    last_words: &Mutex<String>,
-) -> Result<()> {
+fn work(mut session: Session, mut ledger: File, client: u32, first: u64, common: &Common) -> Result<()> {
     for number in first.. {
-        if stop.load(Ordering::Relaxed) {
+        if common.stop.load(Ordering::Relaxed) {
             break;
         }
         let (from, to, amount) = transfer(client, number);
@@ -250,15 +276,18 @@ fn work(
             .map(|(id, change)| format!("UPDATE accounts SET balance = balance + ({change}) WHERE id = {id}; "))
             .collect();
         statements.push_str(&format!("INSERT INTO journal VALUES ({client}, {number}, {from}, {to}, {amount});"));
+        let start = Instant::now();
         if !session.commit(&statements, number) {
-            let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut words = common.last_words.lock().unwrap_or_else(PoisonError::into_inner);
             if words.is_empty() {
                 *words = format!("client {client}, transaction {number}: {}", session.last_words().trim());
             }
             break;
         }
+        let took = start.elapsed().as_micros() as u64;
         writeln!(ledger, "{number}").and_then(|()| ledger.sync_data()).map_err(Failure::io("writing a ledger"))?;
-        committed.fetch_add(1, Ordering::Relaxed);
+        common.longest.fetch_max(took, Ordering::Relaxed);
+        common.committed.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

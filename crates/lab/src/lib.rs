@@ -11,6 +11,7 @@ pub mod command;
 pub mod conformance;
 mod control_group;
 pub mod database;
+mod database_on_mount;
 pub mod demo;
 pub mod experiment;
 pub mod failure;
