@@ -10,6 +10,7 @@ use headpond_lab::origins::TriedOrigin;
 use headpond_lab::pond::Headpond;
 use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};
 use headpond_lab::throttled::{Throttle, ThrottledDisk};
+use headpond_lab::unseen::{self, Pace, Work};
 use headpond_lab::{conformance, kill, origins, soak, xfstests};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Experiment {
     /// Kill the daemon under databases at work, again and again.
     Kill(Kill),
+    /// Kill the process that serves, again and again, while databases, fsx and pjdfstest go on without an error.
+    Unseen(Unseen),
     /// Run fsx, fio, pjdfstest or xfstests on a mount.
     Conformance(Conformance),
     /// Run fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
@@ -165,6 +168,44 @@ struct Kill {
     /// Where to make the scratch directory. It stays if something is wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
+}
+
+#[derive(Args)]
+struct Unseen {
+    /// What works on the mount: a database as for `kill`, fsx, or pjdfstest. You can repeat this option. Without it:
+    /// all, one after the other.
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<Work>,
+    /// How many kills under each.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    kills: u32,
+    /// When the process is killed.
+    #[arg(long, value_enum, default_value_t = Pace::Seldom, value_name = "PACE")]
+    pace: Pace,
+    /// The seed of the kills' moments.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where to make the scratch directory. It stays if something is wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Kills workers, a line for each kind of work.
+fn run_unseen(arguments: &Unseen) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    let kinds = if arguments.kind.is_empty() { Work::all() } else { arguments.kind.clone() };
+    for work in kinds {
+        if let Some(missing) = work.missing() {
+            return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", work.name())));
+        }
+        let options = unseen::Options { work, kills: arguments.kills, pace: arguments.pace, seed: arguments.seed };
+        let directory = scratch("headpond-unseen-", &arguments.scratch)?;
+        let outcome = unseen::run(&headpond, directory.path(), &options);
+        let pauses =
+            outcome.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
+        println!("{}: {pauses}", work.name());
+    }
+    Ok(())
 }
 
 #[derive(Args)]
@@ -388,6 +429,7 @@ fn main() -> ExitCode {
     let experiment = Arguments::parse().experiment;
     let outcome = catch_interrupts().and_then(|()| match &experiment {
         Experiment::Kill(options) => run_kill(options),
+        Experiment::Unseen(options) => run_unseen(options),
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
         Experiment::Bench(options) => bench::run(options).map_err(|error| Failure::Other(error.to_string())),

@@ -48,13 +48,26 @@ pub struct Compared {
     pub failed: Vec<String>,
 }
 
+/// How the tests of a run of the suite ended.
+pub struct Outcomes(BTreeMap<String, Outcome>);
+
+impl Outcomes {
+    /// Runs the suite in a directory. Its settings go to the directory `run`.
+    pub fn of(directory: &Path, run: &Path) -> Result<Self> {
+        let settings = run.join("pjdfstest.toml");
+        fs::write(&settings, SETTINGS).map_err(Failure::io(format!("writing {}", settings.display())))?;
+        outcomes(&settings, directory).map(Self)
+    }
+
+    /// Compares a run on a mount with this one, on its origin's file system.
+    pub fn compare(&self, mount: &Self) -> Result<Compared> {
+        compared(&self.0, &mount.0)
+    }
+}
+
 /// Runs the suite in both directories, which are on the mount and on its origin's file system.
 pub fn compare(mount: &Path, origin: &Path, run: &Path) -> Result<Compared> {
-    let settings = run.join("pjdfstest.toml");
-    fs::write(&settings, SETTINGS).map_err(Failure::io(format!("writing {}", settings.display())))?;
-    let bare = outcomes(&settings, origin)?;
-    let through = outcomes(&settings, mount)?;
-    compared(&bare, &through)
+    Outcomes::of(origin, run)?.compare(&Outcomes::of(mount, run)?)
 }
 
 /// What this machine lacks.

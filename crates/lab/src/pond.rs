@@ -111,6 +111,18 @@ pub struct Figures {
     pub stalls: u64,
 }
 
+/// The processes of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+pub struct Lives {
+    /// The one that keeps the mount alive.
+    pub holder: u32,
+    /// The one that serves.
+    #[serde(rename = "pid")]
+    pub worker: u32,
+    /// How many workers were there before it.
+    pub takeovers: u64,
+}
+
 impl Headpond {
     /// The `headpond` that was built together with the running program.
     pub fn beside_this_program() -> Result<Self> {
@@ -228,13 +240,40 @@ impl Mount {
         self.service.children().first().copied().unwrap_or_else(|| self.service.pid())
     }
 
-    /// Kills the process that serves, and nothing else: another one takes over.
-    pub fn kill_worker(&self) {
-        let worker = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(worker) = worker.filter(|_| self.pid() != self.service.pid()) {
-            // A worker that has just died cannot be killed again.
-            let _ = rustix::process::kill_process(worker, rustix::process::Signal::KILL);
+    /// Kills the process that serves, and nothing else: another one takes over. Returns the process, if there was one.
+    pub fn kill_worker(&self) -> Option<u32> {
+        let worker = self.service.children().first().copied()?;
+        let pid = rustix::process::Pid::from_raw(i32::try_from(worker).ok()?)?;
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok().map(|()| worker)
+    }
+
+    /// Kills the process that keeps the mount alive, and the one that serves with it. The dead mount stays.
+    pub fn kill_holder(&mut self) {
+        self.service.kill();
+    }
+
+    /// Whether the process that keeps the mount alive is there.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.service.is_running()
+    }
+
+    /// The processes of the mount, as `headpond status` tells them.
+    pub fn lives(&self) -> Result<Lives> {
+        let mut status = Command::new(&self.headpond.program);
+        let text = command::run("asking headpond's status", status.arg("status").arg(&self.mountpoint).arg("--json"))?;
+        let lives: Lives = serde_json::from_str(&text)
+            .map_err(|error| Failure::Other(format!("headpond status --json: {error}:\n{text}")))?;
+        if lives.holder == self.service.pid() {
+            return Ok(lives);
         }
+        Err(Failure::Other(format!("process {} holds the mount, and not {}", lives.holder, self.service.pid())))
+    }
+
+    /// Lets another worker of the same program take over.
+    pub fn upgrade(&self) -> Result<()> {
+        let mut upgrade = Command::new(&self.headpond.program);
+        command::run("upgrading the mount", upgrade.arg("upgrade").arg(&self.mountpoint)).map(drop)
     }
 
     /// What the mount has counted.
@@ -307,7 +346,7 @@ impl Mount {
 
     /// Kills the daemon at once, as a crash would, and takes the dead mount out of the way.
     pub fn kill(mut self) {
-        self.service.kill();
+        self.kill_holder();
         detach(&self.mountpoint);
         self.mounted = false;
     }

@@ -120,6 +120,12 @@ impl Service {
         }
     }
 
+    /// Whether the process has not ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        is_there(self.pid())
+    }
+
     /// The processes that it has started.
     pub fn children(&self) -> Vec<u32> {
         let list = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid())).unwrap_or_default();
@@ -139,6 +145,20 @@ impl Service {
             std::thread::sleep(LOOK);
         }
         self.kill();
+    }
+
+    /// Has the process end, which it may do with any status. Fails if it takes too long: something that it waits for
+    /// does not come.
+    pub fn terminate(&mut self, limit: Duration) -> Result<()> {
+        self.signal(Signal::TERM);
+        let start = Instant::now();
+        while !matches!(self.child.try_wait(), Ok(Some(_))) {
+            if start.elapsed() > limit {
+                return Err(self.failed(&format!("told to end, and still there after {} s", limit.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     fn signal(&self, signal: Signal) {
