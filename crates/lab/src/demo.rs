@@ -8,6 +8,7 @@
 //!   shaded.
 
 mod chart;
+mod kills;
 pub(crate) mod machine;
 mod page;
 mod plan;
@@ -24,6 +25,7 @@ pub use plan::{Extras, Options, QUICK, SECONDS, WARMUP};
 use plan::{Plan, Step};
 use progress::DemoProgress;
 use side::{After, Side};
+use std::path::Path;
 use storage::{Front, Storage};
 
 /// Everything that the table and the page tell.
@@ -70,6 +72,13 @@ pub fn run(options: &Options) -> Result<()> {
 
     println!("{}", plan.introduction(&storage.describe()));
     prepare(&plan, &storage, &mut progress)?;
+    if options.kill {
+        let kills = kills::run(&plan, &storage, &headpond, &mut progress)?;
+        progress.end();
+        println!("\n{}", kills.text());
+        write_page(&options.page, &kills.html(&plan, &storage.describe(), &versions))?;
+        return storage.clean_up(options.keep);
+    }
 
     progress.begin(Step::CopyWithout);
     storage.restore()?;
@@ -86,14 +95,18 @@ pub fn run(options: &Options) -> Result<()> {
 
     let outcome = Outcome { storage: storage.describe(), plan, without, with, after, versions };
     println!("\n{}", table::text(&outcome));
-    let page = options.page.clone();
+    write_page(&options.page, &page::html(&outcome))?;
+    storage.clean_up(options.keep)
+}
+
+fn write_page(page: &Path, html: &str) -> Result<()> {
     let directory = page.parent().filter(|directory| !directory.as_os_str().is_empty());
     if let Some(directory) = directory {
         std::fs::create_dir_all(directory).map_err(Failure::io(format!("making {}", directory.display())))?;
     }
-    std::fs::write(&page, page::html(&outcome)).map_err(Failure::io(format!("writing {}", page.display())))?;
-    println!("\nThe same over time: {}", page.canonicalize().unwrap_or(page).display());
-    storage.clean_up(options.keep)
+    std::fs::write(page, html).map_err(Failure::io(format!("writing {}", page.display())))?;
+    println!("\nThe same over time: {}", page.canonicalize().unwrap_or(page.to_path_buf()).display());
+    Ok(())
 }
 
 /// Loads the tables once, on the machine's own disk.

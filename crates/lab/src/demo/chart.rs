@@ -53,6 +53,8 @@ pub struct Chart {
     pub warmup: f64,
     /// The seconds of all.
     pub seconds: f64,
+    /// Seconds that are marked.
+    pub marks: Vec<f64>,
 }
 
 /// Values become heights.
@@ -129,6 +131,13 @@ impl Chart {
             self.id, self.height, self.title
         );
         self.draw_frame(&mut svg, &axis);
+        for at in &self.marks {
+            let (x, floor) = (self.x(*at), self.floor());
+            put(
+                &mut svg,
+                format_args!("<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor:.1}\"/>"),
+            );
+        }
         for curve in &self.curves {
             self.draw_curve(&mut svg, &axis, curve);
         }
@@ -302,10 +311,12 @@ mod tests {
             curves: vec![curve],
             warmup: 1.0,
             seconds: 3.0,
+            marks: vec![2.0],
             height: 200.0,
         };
         let svg = chart.svg();
         let path = svg.lines().find(|line| line.contains("class=\"curve b\"")).expect("the curve is drawn");
         assert_eq!(path.matches('M').count(), 2, "{path}");
+        assert_eq!(svg.matches("class=\"mark\"").count(), 1);
     }
 }

@@ -11,13 +11,12 @@ use crate::sysbench::Second;
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+pub(super) const STYLE: &str = include_str!("page.css");
+pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// The whole page.
 pub fn html(outcome: &Outcome) -> String {
     let charts = charts(outcome);
-    let points: Vec<_> = charts.iter().map(Chart::points).collect();
     let parts = [
         ("{{STYLE}}", STYLE.to_owned()),
         ("{{SCRIPT}}", SCRIPT.to_owned()),
@@ -29,13 +28,24 @@ pub fn html(outcome: &Outcome) -> String {
         ("{{AVERAGES}}", averages_table(outcome)),
         ("{{SETTINGS}}", settings(outcome)),
         ("{{COMMANDS}}", commands(outcome)),
-        // `<` would let a name end the script's element.
-        ("{{POINTS}}", serde_json::Value::from(points).to_string().replace('<', "\\u003c")),
+        ("{{POINTS}}", points(&charts)),
     ];
-    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, part)| page.replace(mark, part))
+    filled(TEMPLATE, &parts)
 }
 
-fn escape(text: &str) -> String {
+/// A template with its parts.
+pub(super) fn filled(template: &str, parts: &[(&str, String)]) -> String {
+    parts.iter().fold(template.to_owned(), |page, (mark, part)| page.replace(mark, part))
+}
+
+/// What the page's script gets.
+pub(super) fn points(charts: &[Chart]) -> String {
+    let points: Vec<_> = charts.iter().map(Chart::points).collect();
+    // `<` would let a name end the script's element.
+    serde_json::Value::from(points).to_string().replace('<', "\\u003c")
+}
+
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -99,6 +109,7 @@ fn charts(outcome: &Outcome) -> Vec<Chart> {
         curves,
         warmup: f64::from(outcome.plan.warmup),
         seconds: f64::from(outcome.plan.warmup + outcome.plan.seconds),
+        marks: Vec::new(),
     };
     let requests = |figures: &Figures| figures.origin_reads + figures.origin_writes;
     let mut charts = vec![
@@ -154,7 +165,7 @@ fn hits(side: &Side) -> Vec<(f64, f64)> {
     found.iter().zip(&missed).filter_map(share).collect()
 }
 
-fn figure(chart: &Chart) -> String {
+pub(super) fn figure(chart: &Chart) -> String {
     let legend: String =
         chart.curves.iter().map(|curve| format!("<span class=\"key {}\">{}</span>", curve.class, curve.name)).collect();
     format!(

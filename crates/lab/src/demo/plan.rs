@@ -39,12 +39,15 @@ pub struct Extras {
     /// Your own flash: a directory, a new file, or a device for headpond to use
     #[arg(long, value_name = "PATH", requires = "origin")]
     flash: Option<PathBuf>,
-    /// Where to write the page [default: oltp.html beside the results]
+    /// Where to write the page [default: oltp.html or kill.html beside the results]
     #[arg(long, value_name = "FILE", overrides_with = "page")]
     page: Option<PathBuf>,
     /// Keep the data, the flash file and the logs
     #[arg(long)]
     keep: bool,
+    /// Show headpond only, with the process that serves killed every five seconds
+    #[arg(long, conflicts_with = "rehearse")]
+    kill: bool,
     /// Run both sides on plain directories, to try out the demo itself
     #[arg(long, hide = true, conflicts_with = "origin")]
     rehearse: bool,
@@ -62,6 +65,7 @@ impl Extras {
             ("--flash", self.flash.is_some()),
             ("--page", self.page.is_some()),
             ("--keep", self.keep),
+            ("--kill", self.kill),
             ("--rehearse", self.rehearse),
         ];
         all.into_iter().find_map(|(name, given)| given.then_some(name))
@@ -75,9 +79,13 @@ impl Extras {
             flash: self.flash.clone(),
             seconds,
             warmup,
-            page: self.page.clone().unwrap_or_else(|| directory.join("oltp.html")),
+            page: self
+                .page
+                .clone()
+                .unwrap_or_else(|| directory.join(if self.kill { "kill.html" } else { "oltp.html" })),
             scratch: scratch.to_path_buf(),
             keep: self.keep,
+            kill: self.kill,
             rehearse: self.rehearse,
             elapsed: self.elapsed,
         }
@@ -101,6 +109,8 @@ pub struct Options {
     pub scratch: PathBuf,
     /// Leave everything behind.
     pub keep: bool,
+    /// Show headpond only, and kill the process that serves.
+    pub kill: bool,
     /// Run both sides on plain directories.
     pub rehearse: bool,
     /// Seconds that the set-up took.
@@ -129,6 +139,9 @@ impl Step {
     pub const ALL: [Self; 6] =
         [Self::Load, Self::CopyWithout, Self::RunWithout, Self::CopyWith, Self::RunWith, Self::Return];
 
+    /// Those with headpond only.
+    const WITH: [Self; 4] = [Self::Load, Self::CopyWith, Self::RunWith, Self::Return];
+
     /// What is said while it goes on.
     pub fn title(self) -> &'static str {
         match self {
@@ -156,6 +169,8 @@ pub struct Plan {
     pub warmup: u32,
     /// Seconds of each run that count.
     pub seconds: u32,
+    /// What is done.
+    pub steps: &'static [Step],
 }
 
 impl Plan {
@@ -168,7 +183,8 @@ impl Plan {
                 options.seconds
             )));
         }
-        Ok(Self::lasting(options.seconds, options.warmup))
+        let plan = Self::lasting(options.seconds, options.warmup);
+        Ok(if options.kill { Self { steps: &Step::WITH, ..plan } } else { plan })
     }
 
     /// The plan for runs with so many seconds that count, and so many of warm-up.
@@ -195,12 +211,13 @@ impl Plan {
             },
             warmup,
             seconds,
+            steps: &Step::ALL,
         }
     }
 
     /// How long all of it should take.
     pub fn expected_in_all(&self) -> Duration {
-        Step::ALL.iter().map(|step| self.expected(*step)).sum()
+        self.steps.iter().map(|step| self.expected(*step)).sum()
     }
 
     /// How long a step should take, as seen on two cores.

@@ -25,7 +25,7 @@ impl DemoProgress {
     pub fn new(plan: &Plan, elapsed: u64) -> Self {
         let now = Instant::now();
         Self {
-            expected: Step::ALL.iter().map(|step| (*step, plan.expected(*step))).collect(),
+            expected: plan.steps.iter().map(|step| (*step, plan.expected(*step))).collect(),
             current: 0,
             began: now.checked_sub(Duration::from_secs(elapsed)).unwrap_or(now),
             step_began: now,

@@ -103,7 +103,8 @@ pub fn run(
     Ok((side, after))
 }
 
-fn end(
+/// Stops the server, and does with the data what is to be done.
+pub fn end(
     plan: &Plan,
     storage: &Storage,
     stage: Stage,
