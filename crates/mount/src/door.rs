@@ -33,14 +33,14 @@ use rustix::io::Errno;
 use crate::caller::Caller;
 use crate::file_system::open_flags;
 use crate::front::Front;
-use crate::front::asked_again::{AGAIN, Asked};
+use crate::front::asked_again::Asked;
 use crate::front::data::{ReadPlan, Send, Writing};
 use crate::fuse::answer::Answer;
 use crate::fuse::buffers::RequestBuffers;
 use crate::fuse::forgetting::Passing;
-use crate::fuse::journal::Journal;
+use crate::fuse::journal::RequestJournal;
 use crate::fuse::relay::Socket;
-use crate::fuse::wire::{Create, Fsync, Read, RequestHead, WRITE_HEAD, Write, opcode};
+use crate::fuse::wire::{AGAIN, Create, Fsync, Read, RequestHead, WRITE_HEAD, Write, opcode};
 use crate::handles::{ContentWay, OpenHandle};
 use crate::panel::is_panel;
 
@@ -62,7 +62,7 @@ struct Open {
     head: [u8; WRITE_HEAD],
     buffers: RequestBuffers,
     /// For a kernel that cannot send requests again.
-    journal: Option<Journal>,
+    journal: Option<RequestJournal>,
     /// What a process before this one took and did not answer.
     left: VecDeque<Vec<u8>>,
 }
@@ -74,7 +74,7 @@ impl FuseDoor {
         front: Arc<Front>,
         socket: Socket,
         workers: Workers,
-        mut journal: Option<Journal>,
+        mut journal: Option<RequestJournal>,
     ) -> Self {
         let left = journal.as_mut().map_or_else(VecDeque::new, |journal| journal.take_left().into());
         let (head, buffers) = ([0; WRITE_HEAD], RequestBuffers::new());

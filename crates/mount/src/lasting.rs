@@ -10,7 +10,7 @@ use headpond_base::Errno as EngineErrno;
 use headpond_ledger::MountLedger;
 use headpond_names::{Keeper, Lasting};
 
-use crate::fuse::journal::Journal;
+use crate::fuse::journal::RequestJournal;
 use crate::tree::OriginTree;
 
 /// Keeps descriptors where the end of this process does not reach them.
@@ -35,7 +35,7 @@ pub struct LastingMount {
     /// For a successor: what the keeper has, by number.
     pub kept: BTreeMap<u64, OwnedFd>,
     /// For kernels that cannot send requests again: see [`can_send_again`](crate::can_send_again).
-    pub journal: Option<Journal>,
+    pub journal: Option<RequestJournal>,
 }
 
 /// The keeper for the name layer.

@@ -48,7 +48,7 @@ mod without_kernel;
 
 pub use beside::Beside;
 pub use error::MountError;
-pub use fuse::journal::{Journal, JournalRoom};
+pub use fuse::journal::{JournalRoom, RequestJournal};
 pub use fuse::mountpoint::daemon_is_gone;
 pub use fuse::source::{path_of_source, source_of};
 pub use headpond_ledger::{LedgerRefusal, LedgerRoom, MountLedger};

@@ -24,7 +24,7 @@ use crate::file_system::{FileSystem, Greeting, agreement};
 use crate::front::Front;
 use crate::fuse::connection::Connection;
 use crate::fuse::forgetting::Forgetting;
-use crate::fuse::journal::Journal;
+use crate::fuse::journal::RequestJournal;
 use crate::fuse::source::source_of;
 use crate::fuse::wire::resend_message;
 use crate::fuse::{mountpoint, relay};
@@ -128,7 +128,7 @@ pub fn mount_lasting(
 }
 
 /// Whether this kernel can send again what was taken and not answered: Linux 6.9 and later. Otherwise a mount that
-/// lasts needs a [`Journal`].
+/// lasts needs a [`RequestJournal`].
 #[must_use]
 pub fn can_send_again() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -247,7 +247,7 @@ fn serve(
     device: Arc<OwnedFd>,
     front: Arc<Front>,
     config: &Config,
-    journal: Option<Journal>,
+    journal: Option<RequestJournal>,
 ) -> io::Result<(BackgroundSession, FuseDoor)> {
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;

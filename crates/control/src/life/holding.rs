@@ -1,7 +1,7 @@
 //! The holder's side of a mount: what the process does that only starts workers and keeps what they leave.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
@@ -11,19 +11,8 @@ use rustix::process::{chdir, setsid};
 
 use super::succession::layout;
 use crate::process::log::{begin, log_line};
-use crate::process::{confine, notify};
+use crate::process::{confine, never_kill_for_memory, notify};
 use crate::refusal::Refusal;
-
-/// Where a process says how soon it is killed when memory is short.
-const OOM: &str = "/proc/self/oom_score_adj";
-
-/// In a worker: when memory is short, the system rather kills the worker than its holder, and other programs before
-/// both.
-pub(crate) fn die_before_holder() {
-    if fs::read_to_string(OOM).is_ok_and(|now| now.trim() == "-1000") {
-        let _ = fs::write(OOM, "-900");
-    }
-}
 
 /// Holds a mount until it ends. Workers are this program with these arguments. Returns the exit status of the last
 /// one, which has said why it ended. In the `background` it leaves the terminal and its directory once the mount
@@ -42,8 +31,7 @@ pub fn hold_mount(arguments: Vec<OsString>, background: bool) -> Result<u8, Refu
     }
     // It keeps a descriptor of each file that is open and has no name, so it needs as many as the system allows.
     let _ = Budget::of_process();
-    // It takes next to no memory, and its end would be that of the mount. Only root may ask for that.
-    let _ = fs::write(OOM, "-1000");
+    never_kill_for_memory();
     let program = Program::own(arguments).map_err(failed)?;
     let served = || {
         notify("READY=1");

@@ -16,15 +16,15 @@ use std::sync::atomic::AtomicU64;
 use headpond_engine::TailSlots;
 use headpond_holder::{Arena, ArenaError, Inherited, Sizes, Tie};
 use headpond_mount::{
-    DescriptorKeeper, Journal, JournalRoom, LastingMount, LedgerRoom, MountLedger, can_send_again, path_of_source,
-    source_of,
+    DescriptorKeeper, JournalRoom, LastingMount, LedgerRoom, MountLedger, RequestJournal, can_send_again,
+    path_of_source, source_of,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::holding::die_before_holder;
 use crate::mounts::CheckedPlaces;
 use crate::pool::ArenaTail;
+use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
 use crate::settings::MountPlan;
 
@@ -74,7 +74,7 @@ impl Succession {
             error: std::io::Error::other(error.to_string()),
         };
         let (tie, inherited) = Tie::take(layout()).map_err(failed)?;
-        die_before_holder();
+        kill_before_holder();
         let Inherited { arena, mut kept, notes, lives } = inherited;
         let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
         let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
@@ -145,7 +145,7 @@ impl Succession {
         // A test may ask for what a kernel before 6.9 needs.
         let needs_journal = !can_send_again() || std::env::var_os(WITHOUT_SENDING_AGAIN).is_some();
         let bytes = self.arena.journal_bytes.take().filter(|_| needs_journal);
-        let journal = bytes.map(|bytes| Journal::over(self.arena.journal_words, bytes, JournalRoom::USUAL));
+        let journal = bytes.map(|bytes| RequestJournal::over(self.arena.journal_words, bytes, JournalRoom::USUAL));
         Ok(LastingMount { ledger, keeper: Arc::new(WithHolder(self.tie.clone())), kept, journal })
     }
 

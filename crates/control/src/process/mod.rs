@@ -10,6 +10,7 @@ mod confinement;
 pub(crate) mod log;
 mod memory;
 mod notify;
+mod out_of_memory;
 pub(crate) mod runtime_dir;
 mod waiting;
 
@@ -18,4 +19,5 @@ pub use confinement::KEPT;
 pub(crate) use confinement::confine;
 pub(crate) use memory::give_large_buffers_back;
 pub(crate) use notify::notify;
+pub(crate) use out_of_memory::{kill_before_holder, never_kill_for_memory};
 pub(crate) use waiting::{Step, Waiting};

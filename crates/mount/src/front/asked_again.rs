@@ -37,14 +37,12 @@ use rustix::fs::{OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
 use crate::front::Front;
+use crate::fuse::wire::AGAIN;
 use crate::handles::{OpenDirectory, OpenHandle};
 use crate::outcome::{ReplyOutcome, outcome};
 use crate::panel::is_panel;
 use crate::reached::Reached;
 use crate::tree::Inode;
-
-/// The mark of a request that is sent again.
-pub(crate) const AGAIN: u64 = 1 << 63;
 
 /// A request by its number.
 #[derive(Clone, Copy)]

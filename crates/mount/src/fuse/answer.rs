@@ -10,10 +10,9 @@ use std::sync::Arc;
 use headpond_base::Buf;
 use rustix::io::Errno;
 
-use crate::front::asked_again::AGAIN;
 use crate::fuse::forgetting::Passing;
 use crate::fuse::journal::AnsweredInJournal;
-use crate::fuse::wire::{ANSWER_HEAD, WRITTEN, answer_head, written_body};
+use crate::fuse::wire::{AGAIN, ANSWER_HEAD, WRITTEN, answer_head, written_body};
 
 /// Pieces of data that an answer sends in one call: far more than any request has.
 const PIECES: usize = 16;

@@ -59,7 +59,7 @@ impl JournalRoom {
 }
 
 /// The journal of one mount, for the door that writes it.
-pub struct Journal {
+pub struct RequestJournal {
     landing: &'static mut [u8],
     slots: Vec<&'static mut [u8]>,
     answered: Arc<AnsweredInJournal>,
@@ -81,7 +81,7 @@ struct State {
     free_large: Vec<usize>,
 }
 
-impl Journal {
+impl RequestJournal {
     /// The journal in this memory, with what a process before this one left in it.
     ///
     /// # Panics
@@ -217,10 +217,11 @@ mod tests {
         let words: &'static [AtomicU64] = Vec::leak((0..ROOM.words()).map(|_| AtomicU64::new(0)).collect());
         // One process after the other has the memory: a copy of it stands for that.
         let mut bytes = vec![0; ROOM.bytes()];
-        let take = |bytes: &mut Vec<u8>| Journal::over(words, Vec::leak(std::mem::take(bytes)), ROOM);
+        let take = |bytes: &mut Vec<u8>| RequestJournal::over(words, Vec::leak(std::mem::take(bytes)), ROOM);
         let mut journal = take(&mut bytes);
         assert!(journal.take_left().is_empty());
-        let land = |journal: &mut Journal, request: &[u8]| journal.landing()[..request.len()].copy_from_slice(request);
+        let land =
+            |journal: &mut RequestJournal, request: &[u8]| journal.landing()[..request.len()].copy_from_slice(request);
         for (opcode, unique, len) in [(15, 20, 80), (16, 12, 70_000), (1, 14, 50), (opcode::FORGET, 16, 48)] {
             land(&mut journal, &request(opcode, unique, len));
             journal.keep(len);
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn a_request_without_a_slot_is_handled_all_the_same() {
         let words: &'static [AtomicU64] = Vec::leak((0..ROOM.words()).map(|_| AtomicU64::new(0)).collect());
-        let mut journal = Journal::over(words, Vec::leak(vec![0; ROOM.bytes()]), ROOM);
+        let mut journal = RequestJournal::over(words, Vec::leak(vec![0; ROOM.bytes()]), ROOM);
         for unique in 1..=5 {
             let request = request(15, unique, 80);
             journal.landing()[..80].copy_from_slice(&request);

@@ -17,10 +17,9 @@ use headpond_door::Workers;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
-use crate::front::asked_again::AGAIN;
 use crate::fuse::answer::Answer;
 use crate::fuse::journal::AnsweredInJournal;
-use crate::fuse::wire::{HEAD, RequestHead, opcode};
+use crate::fuse::wire::{AGAIN, HEAD, RequestHead, opcode};
 
 /// The longest answer of fuser's. The kernel asks for lists of a directory's entries in pieces of at most
 /// [`LIST_BYTES_MAX`]; names and attributes have at most 64 KiB.

@@ -17,6 +17,9 @@ pub(crate) const ANSWER_HEAD: usize = 16;
 /// Bytes of the body of the answer to a write.
 pub(crate) const WRITTEN: usize = 8;
 
+/// The mark in the number of a request that is sent again.
+pub(crate) const AGAIN: u64 = 1 << 63;
+
 /// The operations that the mount tells apart.
 pub(crate) mod opcode {
     pub(crate) const FORGET: u32 = 2;
