@@ -5,6 +5,7 @@
 
 mod machine;
 
+use headpond_lab::guest::Guest;
 use headpond_lab::kind::Kind;
 use headpond_lab::pond::Mounting;
 use headpond_lab::unseen::{self, Options, Pace, Work};
@@ -113,4 +114,25 @@ fn the_death_of_the_holder_is_an_error_and_no_hang_and_loses_nothing_that_was_sy
         assert_eq!(bytes, (number as u32).to_le_bytes(), "number {number}");
     }
     mount.unmount().expect("it ends");
+}
+
+/// Debian 12 has Linux 6.1, which cannot send requests again (6.9 can).
+#[test]
+fn on_an_older_kernel_too_programs_see_nothing_of_kills() {
+    if !machine::lacks_nothing(Guest::missing(&["dd", "cmp", "seq"])) {
+        return;
+    }
+    let directory = machine::scratch("headpond-unseen-");
+    let guest = Guest {
+        directory: directory.path().to_owned(),
+        modules: &["fuse"],
+        disk_bytes: 0,
+        sockets: Vec::new(),
+        script: include_str!("../src/unseen/guest.sh").to_owned(),
+        environment: vec![("HEADPOND", machine::headpond().program().display().to_string()), ("KILLS", "4".to_owned())],
+        limit: Duration::from_secs(180),
+    };
+    let mut told = Vec::new();
+    guest.run(|line| told.push(line.to_owned())).unwrap_or_else(|failure| panic!("{failure}\n{}", told.join("\n")));
+    assert!(told.iter().any(|line| line.starts_with("OK 6.1")), "{}", told.join("\n"));
 }
