@@ -105,6 +105,8 @@ pub struct Stats {
     pub dirty_blocks: u64,
     /// Gauge: blocks that the pool can hold.
     pub pool_blocks: u64,
+    /// Dirty blocks beyond which writes wait for destage.
+    pub dirty_blocks_max: u64,
     /// Gauge: segments that can be filled at once.
     pub free_segments: u64,
     /// Gauge: all segments.

@@ -45,6 +45,9 @@ impl Tree {
             tree.file(&completions.join(name), to, 0o644)?;
         }
         tree.copy(&packaging.join("examples"), "usr/share/doc/headpond/examples")?;
+        for watching in ["grafana", "prometheus"] {
+            tree.copy(&packaging.join(watching), &format!("usr/share/headpond/{watching}"))?;
+        }
         compress(&tree.text(&contents.licences, "usr/share/doc/headpond/crates.txt", 0o644)?)?;
         tree.documents()?;
         Ok(tree)

@@ -41,4 +41,5 @@ mod times;
 mod units;
 mod unseen;
 mod vanishing;
+mod watching;
 mod whole;

@@ -17,11 +17,11 @@ fn ask(pond: &Pond, command: &str, more: &[&str]) -> Said {
     run([OsStr::new(command), mnt.as_os_str()].into_iter().chain(more.iter().map(OsStr::new)))
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn http_get(port: u16) -> String {
+pub(crate) fn http_get(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut page = String::new();

@@ -64,6 +64,8 @@ fn the_packages_install_the_program_its_helpers_pages_and_units() {
         "usr/share/doc/headpond/changelog.gz",
         "usr/share/doc/headpond/examples/systemd/mariadb.service.d/headpond.conf",
         "usr/share/doc/headpond/docs/rules.md",
+        "usr/share/headpond/grafana/headpond.json",
+        "usr/share/headpond/prometheus/headpond.rules.yml",
     ] {
         assert!(root.join(file).exists(), "{file}");
     }
@@ -75,7 +77,10 @@ fn the_packages_install_the_program_its_helpers_pages_and_units() {
     run("bash", [OsStr::new("-n"), root.join("usr/share/bash-completion/completions/headpond").as_os_str()]).ok();
     if !lacks("rpmbuild", "rpm") {
         let listed = run("rpm", [OsStr::new("-qpl"), with_end(&packages, "rpm").as_os_str()]);
-        listed.ok().refused(0, &["/usr/bin/headpond\n", "/usr/sbin/mount.headpond\n", "/etc/headpond\n"]);
+        listed.ok().refused(
+            0,
+            &["/usr/bin/headpond\n", "/usr/sbin/mount.headpond\n", "/etc/headpond\n", "/grafana/headpond.json\n"],
+        );
     }
     if !lacks("lintian", "lintian") {
         run("lintian", [OsStr::new("--fail-on"), OsStr::new("error"), deb.as_os_str()]).ok();

@@ -59,6 +59,7 @@ fn is_out(pond: &Pond, theirs: &[u8]) {
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"new", "what is dirty can still be read");
     let shown = crate::pond::run([std::ffi::OsStr::new("status"), mnt.as_os_str()]);
     shown.refused(0, &["LOST", "db2"]);
+    crate::pond::run([std::ffi::OsStr::new("stats"), mnt.as_os_str()]).refused(0, &["\nclaim_lost 1\n"]);
     pond.unmount(&[]).refused(72, &["no longer this mount's"]);
     pond.unmount(&["--keep-dirty"]).refused(0, &["stay in the pool", "no longer this mount's"]);
     assert_eq!(tree(&pond.origin()), origin, "nothing at the origin was touched");

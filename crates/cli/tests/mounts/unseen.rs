@@ -16,6 +16,8 @@ fn take_over(pond: &Pond, daemon: usize) {
     let after = pond.status();
     assert_eq!(after["takeovers"].as_u64(), before["takeovers"].as_u64().map(|count| count + 1), "{}", pond.log());
     assert_eq!(after["holder"], before["holder"]);
+    let numbers = run(["stats".as_ref(), pond.mnt().as_os_str()]);
+    assert!(numbers.text.contains(&format!("\ntakeovers_total {}\n", after["takeovers"])), "{}", numbers.text);
 }
 
 /// As this kernel is, and as one before Linux 6.9, which cannot send requests again.

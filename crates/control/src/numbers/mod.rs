@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use headpond_base::Nanos;
 use headpond_shard::ShardStats;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,14 @@ pub struct Snapshot {
     pub(crate) uptime: Duration,
     /// Bytes a second that destage writes now.
     pub(crate) destage_rate: f64,
+    /// The flush-period, if there is one.
+    pub(crate) flush_period: Option<Nanos>,
+    /// Workers of this mount before this one.
+    pub(crate) takeovers: u64,
+    /// For how long the origin has left a request without an answer.
+    pub(crate) origin_silent_seconds: u64,
+    /// Whether another headpond took the origin over.
+    pub(crate) claim_lost: bool,
 }
 
 /// All numbers of a mount. The names are those of `headpond stats --json`, and stay.
@@ -148,7 +157,7 @@ headpond counts for the 1,024 busiest threads. A process that ended within a mom
 const TAIL: &str = "| `headpond_request_duration_seconds` | histogram | Latency of requests, by `operation` (read, write, sync) and `source` (hit, miss, bypass) |
 | `headpond_info` | gauge | 1, with origin, mount point and flash as labels |
 
-Worth an alarm: `oldest_dirty_age_seconds` far above the flush-period, `flash_failed`, growth of `lost_bytes_total` or `origin_errors_total`, `failing_files`, `dirty_bytes` near the dirty-threshold for long. Worth a graph: hits against misses, `dirty_bytes`, `destage_bytes_per_second`.
+Alarms and a dashboard: [operations.md](operations.md#watch-it-with-prometheus-and-grafana). Besides, growth of `lost_bytes_total` or `origin_errors_total`, and `failing_files` are worth an alarm.
 
 `headpond stats --reference` prints this page, from the table in `crates/control/src/numbers/table.rs`.
 ";

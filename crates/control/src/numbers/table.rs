@@ -120,6 +120,18 @@ pub const METRICS: &[Metric] = &[
         help: "Operations of the origin under way or queued",
         value: |now| now.shard.origin_under_way as f64,
     },
+    Metric {
+        name: "origin_silent_seconds",
+        kind: MetricKind::Gauge,
+        help: "Seconds for which the origin has left a request without an answer; 0 below 3",
+        value: |now| now.origin_silent_seconds as f64,
+    },
+    Metric {
+        name: "claim_lost",
+        kind: MetricKind::Gauge,
+        help: "1 once another headpond has taken the origin over: this mount changes it no more",
+        value: |now| f64::from(u8::from(now.claim_lost)),
+    },
     // Flash.
     counted!(Counter, "flash_reads_total", flash_reads, "Reads from flash"),
     counted!(Counter, "flash_writes_total", flash_writes, "Writes to flash"),
@@ -182,6 +194,7 @@ pub const METRICS: &[Metric] = &[
         dirty_blocks,
         "Dirty bytes in the pool: newer than the origin; a range of zeros counts as 4 KiB"
     ),
+    blocks!(Gauge, "dirty_limit_bytes", dirty_blocks_max, "Dirty bytes beyond which writes wait for destage"),
     Metric {
         name: "oldest_dirty_age_seconds",
         kind: MetricKind::Gauge,
@@ -239,6 +252,18 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         help: "Seconds that the running flush still takes at its present rate; 0 if none runs or nothing moves",
         value: |now| now.shard.flushes.first().map_or(0.0, |flush| eta_seconds(flush, now.destage_rate).unwrap_or(0.0)),
+    },
+    Metric {
+        name: "flush_period_seconds",
+        kind: MetricKind::Gauge,
+        help: "The flush-period; 0 if it is off",
+        value: |now| now.flush_period.map_or(0.0, |period| period.0 as f64 / 1e9),
+    },
+    Metric {
+        name: "takeovers_total",
+        kind: MetricKind::Counter,
+        help: "Workers of the mount that died or were replaced; unlike other counters, from the mount on",
+        value: |now| now.takeovers as f64,
     },
     Metric {
         name: "uptime_seconds",

@@ -257,6 +257,10 @@ impl Service {
             pool_bytes: self.pool_bytes,
             uptime: self.started.elapsed(),
             destage_rate: self.destage_rate(),
+            flush_period: self.live.now().config().period(),
+            takeovers: self.lives,
+            origin_silent_seconds: self.origin_silent_seconds(),
+            claim_lost: self.gate.lost().is_some(),
         };
         let Status { mountpoint, origin, flash, mode, state, .. } = self.status();
         let settings = self.live.now().values().into_iter().map(|value| (value.name, value.value)).collect();

@@ -238,6 +238,7 @@ impl Engine {
             payload_bytes: self.store.packing().payload_bytes(),
             dirty_blocks: self.store.sums().dirty_blocks(),
             pool_blocks: geometry.data_blocks(),
+            dirty_blocks_max: self.dirty_blocks_max(),
             free_segments: self.store.log().segments().free() as u64,
             segments: u64::from(geometry.segments),
             objects: objects.len() as u64,

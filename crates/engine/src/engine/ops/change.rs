@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// More than this must not be dirty.
-    fn dirty_blocks_max(&self) -> u64 {
+    pub(crate) fn dirty_blocks_max(&self) -> u64 {
         self.keep.dirty_blocks_max(&self.store, &self.config)
     }
 
