@@ -260,15 +260,19 @@ pub struct StatusArgs {
 /// The arguments of `headpond doctor`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond doctor                          only this machine: may headpond use io_uring?
+  headpond doctor                          only this host: what is in headpond's way?
   headpond doctor /var/lib/mysql           a data directory
   headpond doctor /srv/mount               all databases on a mount
   headpond doctor app.db                   a SQLite file
+  headpond doctor /slow/mysql --flash /nvme/pond      before a mount: these places, too
   headpond doctor /var/lib/mysql --json | jq '.databases[].conditions[] | select(.met == false)'")]
 pub struct DoctorArgs {
     /// A data directory, a directory that contains some, a mount, or a SQLite file
     #[arg(value_name = "DATADIR|MOUNT|FILE")]
     pub path: Option<PathBuf>,
+    /// The file or device of the pool, to look at it and at PATH as its origin; a mount knows its own
+    #[arg(long, value_name = "FILE|DEVICE", requires = "path")]
+    pub flash: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

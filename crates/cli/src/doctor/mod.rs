@@ -1,9 +1,10 @@
-//! `headpond doctor`: how a database protects itself from torn pages, what it can turn off here, and how. And what the
-//! machine refuses headpond.
+//! `headpond doctor`: how a database protects itself from torn pages, what it can turn off here, and how. And what of the
+//! host is in headpond's way.
 //!
 //! It reads the files of the data directory and asks the mount. It writes nothing, and asks no server. [`examine`]
 //! reads only below the directory it is given, so tests try it on made-up ones.
 
+mod host;
 mod innodb;
 mod machine;
 mod postgres;
@@ -13,13 +14,14 @@ mod sqlite;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headpond_control::{Daemon, FS_TYPE, Refusal, mounts};
+use headpond_control::{Daemon, FS_TYPE, ListedMount, Refusal, mounts};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::ask::{ask_settings, ask_status};
 use crate::atomic::{self, FoundMarker};
 use crate::output::{print, print_json};
+use host::HostFinding;
 
 /// The surroundings of a data directory.
 #[derive(Clone, Debug)]
@@ -83,6 +85,9 @@ pub struct FoundDatabase {
 #[derive(Debug, Serialize)]
 struct WholeReport {
     io_uring: machine::IoUring,
+    host: Vec<HostFinding>,
+    /// Origin and flash. None if no mount and no option names them.
+    places: Option<Vec<HostFinding>>,
     /// None without a path.
     #[serde(flatten)]
     data: Option<DoctorReport>,
@@ -111,8 +116,26 @@ const DIRECTORIES_MAX: usize = 2000;
 /// `headpond doctor`.
 pub fn run(args: &DoctorArgs) -> Result<(), Refusal> {
     let data = args.path.as_deref().map(examine_here).transpose()?;
-    let report = WholeReport { io_uring: machine::io_uring(), data };
+    let places = args.path.as_deref().and_then(|path| places(path, args.flash.as_deref()));
+    let report = WholeReport { io_uring: machine::io_uring(), host: host::host(), places, data };
     if args.json { print_json(&report) } else { print(&report.to_string()) }
+}
+
+/// Looks at origin and flash: those of the mount that a path lies on, or the path and what `--flash` names.
+fn places(path: &Path, flash: Option<&Path>) -> Option<Vec<HostFinding>> {
+    let mount = headpond_at(path);
+    let daemon = mount.as_ref().and_then(|mount| Daemon::of(&mount.mountpoint).ok());
+    let status = daemon.and_then(|daemon| ask_status(&daemon).ok());
+    let flash = flash.map(Path::to_owned).or_else(|| Some(status?.flash))?;
+    Some(host::places(mount.as_ref().map_or(path, |mount| &mount.source), &flash))
+}
+
+/// The headpond mount that a path lies on.
+fn headpond_at(path: &Path) -> Option<ListedMount> {
+    let path = fs::canonicalize(path).ok()?;
+    let around = mounts().into_iter().filter(|mount| path.starts_with(&mount.mountpoint));
+    let nearest = around.max_by_key(|mount| mount.mountpoint.as_os_str().len())?;
+    (nearest.fs_type == FS_TYPE).then_some(nearest)
 }
 
 /// Examines a path in its surroundings.
@@ -123,14 +146,9 @@ fn examine_here(path: &Path) -> Result<DoctorReport, Refusal> {
     Ok(examine(&path, &around))
 }
 
-/// The headpond mount that a path lies on.
+/// What the headpond mount that a path lies on says about itself.
 fn mount_of(path: &Path) -> Option<MountFacts> {
-    let around = mounts().into_iter().filter(|mount| path.starts_with(&mount.mountpoint));
-    let nearest = around.max_by_key(|mount| mount.mountpoint.as_os_str().len())?;
-    if nearest.fs_type != FS_TYPE {
-        return None;
-    }
-    let mountpoint = nearest.mountpoint;
+    let mountpoint = headpond_at(path)?.mountpoint;
     let daemon = Daemon::of(&mountpoint).ok();
     let status = daemon.as_ref().and_then(|daemon| ask_status(daemon).ok());
     let settings = daemon.as_ref().and_then(|daemon| ask_settings(daemon).ok());

@@ -7,6 +7,11 @@ use super::{Condition, DoctorReport, FoundDatabase, WholeReport};
 impl fmt::Display for WholeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "io_uring on this machine\n{}", self.io_uring)?;
+        for (title, findings) in [("this host", Some(&self.host)), ("origin and flash", self.places.as_ref())] {
+            let Some(findings) = findings else { continue };
+            writeln!(f, "\n{title}")?;
+            findings.iter().try_for_each(|finding| write!(f, "{finding}"))?;
+        }
         self.data.as_ref().map_or(Ok(()), |data| write!(f, "\n{data}"))
     }
 }

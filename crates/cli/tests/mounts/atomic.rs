@@ -71,6 +71,11 @@ fn what_headpond_did_not_make_stays_as_it_is() {
     atomic(root.path(), &["enable"]).refused(2, &["headpond did not make it"]);
 }
 
+/// The names of findings.
+fn told(findings: &serde_json::Value) -> Vec<&str> {
+    findings.as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
+}
+
 #[test]
 fn the_doctor_tells_of_a_mount_what_it_keeps_and_what_lies_on_it() {
     let pond = Pond::new();
@@ -84,13 +89,21 @@ fn the_doctor_tells_of_a_mount_what_it_keeps_and_what_lies_on_it() {
     let report: serde_json::Value = serde_json::from_str(&doctor(&mnt)).unwrap();
     assert_eq!((&report["mount"]["mode"], &report["mount"]["whole_writes"]), (&"write-back".into(), &true.into()));
     assert_eq!(report["databases"][0]["database"], "SQLite");
+    assert_eq!(told(&report["host"]), ["FUSE", "kernel", "request size", "clock", "descriptors"]);
+    assert_eq!(told(&report["places"]), ["flash", "disks", "origin", "memory"]);
+    assert!(report["places"][2]["what"].as_str().unwrap().starts_with(pond.origin().to_str().unwrap()), "{report}");
     assert_eq!(report["databases"][0]["page_bytes"], 4096);
     run(["set", mnt.to_str().unwrap(), "mode=write-through"]).ok();
     let report: serde_json::Value = serde_json::from_str(&doctor(&mnt.join("app.db"))).unwrap();
     assert_eq!(report["mount"]["whole_writes"], false);
     assert_eq!(report["databases"][0]["conditions"][0]["met"], false);
     let report: serde_json::Value = serde_json::from_str(&doctor(&pond.origin())).unwrap();
-    assert_eq!(report["mount"], serde_json::Value::Null);
+    assert_eq!((&report["mount"], &report["places"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    let places = ["doctor".into(), pond.origin().into_os_string(), "--flash".into(), pond.flash().into_os_string()];
+    let said = run(places);
+    // A file of the pool beside the origin: one disk, if the kernel names one.
+    said.ok().refused(0, &["this host", "/dev/fuse opens", "origin and flash", "the map of the full pool"]);
+    run(["doctor", "--flash", "pond"]).refused(2, &["DATADIR"]);
     run(["doctor".as_ref(), mnt.as_os_str()]).ok().refused(0, &["writes can tear", "[NO]"]);
     pond.unmount(&[]).ok();
 }

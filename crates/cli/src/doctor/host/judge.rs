@@ -1,0 +1,226 @@
+//! Says what the facts of a host mean for headpond, and what to do. Each function looks at nothing but its arguments.
+
+use std::io::ErrorKind;
+
+use headpond_control::Size;
+use headpond_shard::SpaceKind;
+
+use super::HostFinding;
+use super::read::{Disk, HostFacts, PlaceFacts};
+
+/// The kernel sends again what a dead worker had not answered.
+const SENDS_AGAIN: (u32, u32) = (6, 9);
+
+/// Pages of a request of 1 MiB, from the start of a page.
+const PAGES: u64 = 256;
+
+/// Clocks that programs read without a call of the kernel.
+const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
+
+/// Enough for any number of files.
+const DESCRIPTORS: u64 = 1024;
+
+/// The memory of the map of a full pool, in thousandths of the pool.
+const MAP_PER_MILLE: u64 = 3;
+
+/// What the facts of the host mean.
+pub fn host(facts: &HostFacts) -> Vec<HostFinding> {
+    vec![
+        fuse(facts.fuse, facts.may_mount, facts.has_helper),
+        kernel(facts.release.as_deref()),
+        max_pages(facts.max_pages),
+        clock(facts.clock.as_deref()),
+        descriptors(facts.descriptors),
+    ]
+}
+
+/// What the facts of origin and flash mean.
+pub fn places(facts: &PlaceFacts) -> Vec<HostFinding> {
+    vec![
+        flash(facts),
+        disks(&facts.origin_disks, &facts.flash_disks),
+        space(facts),
+        memory(facts.pool_bytes, facts.available_bytes),
+    ]
+}
+
+fn good(name: &'static str, what: impl Into<String>) -> HostFinding {
+    HostFinding { name, met: Some(true), what: what.into(), todo: None }
+}
+
+fn bad(name: &'static str, what: impl Into<String>, todo: impl Into<String>) -> HostFinding {
+    HostFinding { name, met: Some(false), what: what.into(), todo: Some(todo.into()) }
+}
+
+fn unseen(name: &'static str, what: impl Into<String>, todo: Option<&str>) -> HostFinding {
+    HostFinding { name, met: None, what: what.into(), todo: todo.map(str::to_owned) }
+}
+
+fn fuse(device: Result<(), ErrorKind>, may_mount: bool, has_helper: bool) -> HostFinding {
+    const NAME: &str = "FUSE";
+    const PASS: &str = "in a container, pass it in: --device /dev/fuse";
+    match device {
+        Err(ErrorKind::NotFound) => {
+            bad(NAME, "there is no /dev/fuse: no mount works", format!("modprobe fuse; {PASS}"))
+        }
+        Err(ErrorKind::PermissionDenied) => {
+            bad(NAME, "this user may not open /dev/fuse", format!("chmod 666 /dev/fuse, the usual mode; {PASS}"))
+        }
+        Err(error) => bad(NAME, format!("/dev/fuse does not open: {error}"), "modprobe fuse"),
+        Ok(()) if !may_mount && !has_helper => bad(
+            NAME,
+            "this user may not mount, and there is no fusermount3",
+            "install the package fuse3; in a container: --cap-add SYS_ADMIN",
+        ),
+        Ok(()) => good(NAME, "/dev/fuse opens"),
+    }
+}
+
+fn kernel(release: Option<&str>) -> HostFinding {
+    const NAME: &str = "kernel";
+    let version = release.and_then(|release| {
+        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    let Some((release, version)) = release.zip(version) else {
+        return unseen(NAME, "its version is not to be read", None);
+    };
+    if version < SENDS_AGAIN {
+        return bad(
+            NAME,
+            format!("Linux {release} does not send requests again: headpond keeps two copies of each until its answer"),
+            "Linux 6.9 or newer saves them",
+        );
+    }
+    good(NAME, format!("Linux {release} sends requests again when a worker died"))
+}
+
+fn max_pages(limit: Option<u64>) -> HostFinding {
+    const NAME: &str = "request size";
+    match limit {
+        Some(pages) if pages < PAGES => bad(
+            NAME,
+            format!("requests end at {} KiB, and longer writes can tear (docs/untorn.md)", pages * 4),
+            "sysctl -w fs.fuse.max_pages_limit=257 before the mount; to keep it: the same in /etc/sysctl.d/",
+        ),
+        _ => good(NAME, "one request takes 1 MiB"),
+    }
+}
+
+fn clock(source: Option<&str>) -> HostFinding {
+    const NAME: &str = "clock";
+    match source {
+        None => unseen(NAME, "its source is not to be read", None),
+        Some(source) if QUICK_CLOCKS.contains(&source) => good(NAME, format!("{source}, read without a system call")),
+        Some(source) => bad(
+            NAME,
+            format!("{source}: each look at the time costs a system call"),
+            "cat /sys/devices/system/clocksource/clocksource0/available_clocksource; if it has tsc, boot with \
+             clocksource=tsc. If the kernel gave tsc up, dmesg says why",
+        ),
+    }
+}
+
+fn descriptors(limit: Option<u64>) -> HostFinding {
+    const NAME: &str = "descriptors";
+    match limit {
+        None => unseen(NAME, "their limit is not to be read", None),
+        Some(limit) if limit < DESCRIPTORS => bad(
+            NAME,
+            format!("a process may have {limit}: the mount opens files again and again, and may refuse some (ENFILE)"),
+            "ulimit -Hn 1024 as root, or LimitNOFILE= of the service",
+        ),
+        Some(u64::MAX) => good(NAME, "without limit"),
+        Some(limit) => good(NAME, format!("a process may have {limit}")),
+    }
+}
+
+fn names(disks: &[Disk]) -> String {
+    disks.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn flash(facts: &PlaceFacts) -> HostFinding {
+    const NAME: &str = "flash";
+    let (path, below) = (facts.flash.display(), &facts.flash_disks);
+    let of = |is: fn(&Disk) -> bool| below.iter().filter(|disk| is(disk)).cloned().collect::<Vec<_>>();
+    if below.is_empty() {
+        return unseen(NAME, format!("the kernel names no disk for {path}"), Some("use flash in this host"));
+    }
+    let (turning, volatile) = (of(|disk| disk.rotational == Some(true)), of(|disk| disk.write_back == Some(true)));
+    if !turning.is_empty() {
+        return bad(
+            NAME,
+            format!("{path} lies on {}, by its own word a turning disk", names(&turning)),
+            "use an SSD. A virtual disk may say so wrongly",
+        );
+    }
+    if !volatile.is_empty() {
+        let fua =
+            if volatile.iter().all(|disk| disk.fua == Some(true)) { "" } else { ", and takes no single write past it" };
+        return bad(
+            NAME,
+            format!(
+                "{} has a volatile write cache{fua}: no protection against power loss. Each sync waits until it has \
+                 emptied the cache",
+                names(&volatile)
+            ),
+            "use flash with power-loss protection: syncs are faster. A virtual disk has its host's protection",
+        );
+    }
+    if below.iter().any(|disk| disk.write_back.is_none()) {
+        return unseen(NAME, format!("{} does not tell of a write cache", names(below)), None);
+    }
+    good(NAME, format!("{}: what it has written survives a power loss, it says", names(below)))
+}
+
+fn disks(origin: &[Disk], flash: &[Disk]) -> HostFinding {
+    const NAME: &str = "disks";
+    if origin.is_empty() || flash.is_empty() {
+        return unseen(NAME, "the kernel does not name the disks of both: look whether they are two", None);
+    }
+    let both: Vec<Disk> =
+        origin.iter().filter(|disk| flash.iter().any(|other| other.name == disk.name)).cloned().collect();
+    if !both.is_empty() {
+        return bad(
+            NAME,
+            format!("origin and flash lie on one disk, {}: they share its speed, and its failure", names(&both)),
+            "put the pool on another disk",
+        );
+    }
+    good(NAME, "origin and flash share none")
+}
+
+fn space(facts: &PlaceFacts) -> HostFinding {
+    const NAME: &str = "origin";
+    const ROOM: &str =
+        "leave a sixteenth of it free, at most 64 MiB, beside twice what may be dirty (docs/operations.md)";
+    let path = facts.origin.display();
+    match facts.space {
+        None => unseen(NAME, format!("{path} does not open"), Some("run the doctor as the user who mounts")),
+        Some(SpaceKind::Keeps) => good(NAME, format!("{path} keeps space for what is dirty")),
+        Some(SpaceKind::KeepsNone) => {
+            bad(NAME, format!("{path} cannot keep space for what is dirty: headpond counts it"), ROOM)
+        }
+        Some(SpaceKind::Unsure) => {
+            unseen(NAME, format!("{path} may not keep space for what is dirty: headpond counts it, too"), Some(ROOM))
+        }
+    }
+}
+
+fn memory(pool: Option<u64>, available: Option<u64>) -> HostFinding {
+    const NAME: &str = "memory";
+    let Some(pool) = pool else {
+        return unseen(NAME, "the map takes up to 0.3 % of the pool, which is not there yet", None);
+    };
+    let Some(available) = available else { return unseen(NAME, "the kernel does not tell what is available", None) };
+    let map = pool / 1000 * MAP_PER_MILLE;
+    let what = format!("the map of the full pool takes up to {}; {} are available", Size(map), Size(available));
+    if map > available {
+        let fits = available / 2 / MAP_PER_MILLE * 1000;
+        return bad(NAME, what, format!("more memory, or a pool with --size of at most {}", Size(fits)));
+    }
+    good(NAME, what)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Each finding, from made-up facts.
+
+use super::*;
+
+/// What a finding says: met or not, and parts of its words.
+fn says(found: &HostFinding, met: Option<bool>, parts: &[&str]) {
+    assert_eq!(found.met, met, "{found:?}");
+    let text = found.to_string();
+    parts.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
+    assert!(met != Some(false) || found.todo.is_some(), "trouble without a way out: {text}");
+    assert!(met != Some(true) || found.todo.is_none(), "{text}");
+}
+
+fn disk(name: &str, write_back: Option<bool>) -> Disk {
+    Disk { name: name.to_owned(), write_back, fua: Some(true), rotational: Some(false) }
+}
+
+fn at(origin_disks: Vec<Disk>, flash_disks: Vec<Disk>) -> PlaceFacts {
+    PlaceFacts {
+        origin: "/slow".into(),
+        origin_disks,
+        space: Some(SpaceKind::Keeps),
+        flash: "/nvme/pond".into(),
+        flash_disks,
+        pool_bytes: Some(100 << 30),
+        available_bytes: Some(8 << 30),
+    }
+}
+
+#[test]
+fn fuse_is_missing_refused_or_there() {
+    says(&fuse(Err(ErrorKind::NotFound), true, true), Some(false), &["no /dev/fuse", "modprobe fuse", "--device"]);
+    says(&fuse(Err(ErrorKind::PermissionDenied), true, true), Some(false), &["may not open", "chmod 666"]);
+    says(&fuse(Err(ErrorKind::Other), true, true), Some(false), &["does not open"]);
+    says(&fuse(Ok(()), false, false), Some(false), &["fusermount3", "fuse3"]);
+    says(&fuse(Ok(()), false, true), Some(true), &["opens"]);
+    says(&fuse(Ok(()), true, false), Some(true), &["opens"]);
+}
+
+#[test]
+fn a_kernel_before_6_9_costs_copies() {
+    for old in ["5.15.0-91-generic", "6.8.12", "6.1"] {
+        says(&kernel(Some(old)), Some(false), &[old, "two copies", "6.9"]);
+    }
+    for new in ["6.9.0", "6.18.44-x", "6.10-rc1", "7.0.1"] {
+        says(&kernel(Some(new)), Some(true), &[new, "sends requests again"]);
+    }
+    says(&kernel(Some("strange")), None, &[]);
+    says(&kernel(None), None, &[]);
+}
+
+#[test]
+fn requests_shorter_than_a_mebibyte_are_told() {
+    says(&max_pages(Some(32)), Some(false), &["128 KiB", "max_pages_limit=257"]);
+    [None, Some(256), Some(1024)].into_iter().for_each(|limit| says(&max_pages(limit), Some(true), &["1 MiB"]));
+}
+
+#[test]
+fn a_clock_that_costs_a_call_is_told() {
+    ["tsc", "kvm-clock"].into_iter().for_each(|quick| says(&clock(Some(quick)), Some(true), &[quick]));
+    ["hpet", "acpi_pm", "xen"]
+        .into_iter()
+        .for_each(|slow| says(&clock(Some(slow)), Some(false), &[slow, "system call"]));
+    says(&clock(None), None, &[]);
+}
+
+#[test]
+fn few_descriptors_are_told() {
+    says(&descriptors(Some(256)), Some(false), &["256", "LimitNOFILE="]);
+    says(&descriptors(Some(1024)), Some(true), &["1024"]);
+    says(&descriptors(Some(u64::MAX)), Some(true), &["without limit"]);
+    says(&descriptors(None), None, &[]);
+}
+
+#[test]
+fn flash_that_loses_its_cache_or_turns_is_told() {
+    let one = |disk: Disk| flash(&at(vec![], vec![disk]));
+    says(&one(disk("nvme0n1", Some(false))), Some(true), &["nvme0n1", "survives"]);
+    says(&one(disk("sdb", Some(true))), Some(false), &["sdb has a volatile write cache:", "power-loss protection"]);
+    let old = Disk { fua: Some(false), ..disk("sdb", Some(true)) };
+    says(&one(old), Some(false), &["takes no single write past it"]);
+    let turning = Disk { rotational: Some(true), ..disk("sdc", Some(false)) };
+    says(&one(turning), Some(false), &["sdc", "turning"]);
+    says(&one(disk("sdd", None)), None, &["sdd"]);
+    says(&flash(&at(vec![], vec![])), None, &["no disk"]);
+    // One of two is enough.
+    let two = flash(&at(vec![], vec![disk("sda", Some(false)), disk("sdb", Some(true))]));
+    says(&two, Some(false), &["sdb has"]);
+}
+
+#[test]
+fn one_disk_for_both_is_told() {
+    let (a, b) = (disk("sda", Some(false)), disk("sdb", Some(false)));
+    says(&disks(&[a.clone(), b.clone()], std::slice::from_ref(&b)), Some(false), &["sdb", "another disk"]);
+    says(&disks(std::slice::from_ref(&a), std::slice::from_ref(&b)), Some(true), &["none"]);
+    says(&disks(&[a], &[]), None, &[]);
+    says(&disks(&[], &[b]), None, &[]);
+}
+
+#[test]
+fn an_origin_that_keeps_no_space_is_told() {
+    let of = |kind| space(&PlaceFacts { space: kind, ..at(vec![], vec![]) });
+    says(&of(Some(SpaceKind::Keeps)), Some(true), &["/slow", "keeps space"]);
+    says(&of(Some(SpaceKind::KeepsNone)), Some(false), &["cannot keep space", "sixteenth"]);
+    says(&of(Some(SpaceKind::Unsure)), None, &["may not keep", "sixteenth"]);
+    says(&of(None), None, &["does not open"]);
+}
+
+#[test]
+fn a_map_that_does_not_fit_is_told_with_the_size_that_does() {
+    says(&memory(Some(1000 << 30), Some(4 << 30)), Some(true), &["3 GiB", "4 GiB are available"]);
+    says(&memory(Some(1000 << 30), Some(2 << 30)), Some(false), &["3 GiB", "--size", "333.3 GiB"]);
+    says(&memory(None, Some(1)), None, &["0.3 %"]);
+    says(&memory(Some(1), None), None, &[]);
+}
+
+#[test]
+fn each_fact_has_its_finding() {
+    let facts = HostFacts {
+        fuse: Ok(()),
+        may_mount: true,
+        has_helper: true,
+        release: Some("6.12.0".into()),
+        max_pages: Some(256),
+        clock: Some("tsc".into()),
+        descriptors: Some(4096),
+    };
+    let names = |found: Vec<HostFinding>| found.iter().map(|one| one.name).collect::<Vec<_>>();
+    assert_eq!(names(host(&facts)), ["FUSE", "kernel", "request size", "clock", "descriptors"]);
+    assert_eq!(names(places(&at(vec![], vec![]))), ["flash", "disks", "origin", "memory"]);
+}
