@@ -46,10 +46,10 @@ pub struct Extras {
     #[arg(long)]
     keep: bool,
     /// Show headpond only, with the process that serves killed every five seconds
-    #[arg(long, conflicts_with = "rehearse")]
+    #[arg(long)]
     kill: bool,
     /// Run both sides on plain directories, to try out the demo itself
-    #[arg(long, hide = true, conflicts_with = "origin")]
+    #[arg(long, hide = true, conflicts_with_all = ["origin", "kill"])]
     rehearse: bool,
     /// Seconds that the set-up took, told by the script
     #[arg(long, hide = true, default_value_t = 0)]
