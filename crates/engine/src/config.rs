@@ -21,6 +21,8 @@ pub struct Config {
     pub idle_flush: Option<Nanos>,
     /// Destage writes at most so many bytes a second, but for a flush or where the pool cannot go on otherwise.
     pub destage_rate: Option<u64>,
+    /// No destage begins, not even for a flush or for room: the origin stands still.
+    pub destage_held: bool,
     /// While the pool has room, a miss brings this many bytes along: a power of two, at least a
     /// block. An origin read of 512 KiB takes a disk little longer than one of 16 KiB.
     pub fetch_bytes: u32,
@@ -84,6 +86,7 @@ impl Default for Config {
             flush_period: Nanos(300 * Nanos::SECOND.0),
             idle_flush: Some(Nanos(10 * Nanos::SECOND.0)),
             destage_rate: None,
+            destage_held: false,
             fetch_bytes: 512 << 10,
             sync_interval: Nanos::SECOND,
             policy: Policy::default(),

@@ -286,7 +286,8 @@ impl Destaging<'_> {
 
     /// Whether a job on this object may start now.
     fn may_start(&self, object: ObjectId) -> bool {
-        self.destage.jobs.len() < JOBS_MAX
+        !self.config.destage_held
+            && self.destage.jobs.len() < JOBS_MAX
             && self.may_change_origin()
             && self.store.get(object).is_some_and(|known| {
                 let waits = known.job.waits(self.now);
