@@ -11,6 +11,7 @@ use headpond_device::Reactor;
 use headpond_door::{Door, DoorId};
 use headpond_engine::{Namespace, Reply, Request};
 
+use crate::hold::Hold;
 use crate::lanes::Lanes;
 use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
@@ -121,6 +122,11 @@ impl Handle {
     /// way. Does nothing if the door has ended.
     pub fn withdraw(&self, door: DoorId) {
         self.shared.mailbox.withdraw(door);
+    }
+
+    /// Sets what waits from now on. [`ShardStats::changes_under_way`] then says what still moves.
+    pub fn hold(&self, hold: Hold) {
+        self.shared.mailbox.hold(hold);
     }
 
     /// Sets `tell`, called with each object that the engine lets go of. It runs on the shard's thread, in order with

@@ -50,6 +50,18 @@ pub(crate) struct Finished {
     pub(crate) outcome: Outcome,
     /// Whether it was a read.
     pub(crate) read: bool,
+    /// Whether it was a change of the origin.
+    pub(crate) changed: bool,
+}
+
+impl Job {
+    /// Whether it changes what the origin shows. A reservation of space, and a sync, do not.
+    const fn changes_origin(&self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. } | Self::Zero { .. } | Self::Resize { .. } | Self::Stamp { .. } | Self::Directory(_)
+        )
+    }
 }
 
 /// All lanes.
@@ -59,6 +71,10 @@ pub(crate) struct Lanes {
     directories: Lane,
     closes: Lane,
     shared: Arc<Shared>,
+    /// Changes that threads have, or that are queued for them.
+    changes_under_way: usize,
+    /// While the origin stands still: the changes that wait for the end of that. They take no thread.
+    held: Option<Vec<(Option<Ticket>, Job)>>,
 }
 
 struct Shared {
@@ -114,6 +130,8 @@ impl Lanes {
             directories: lane("origin-dir", limits.origin_directories),
             closes: lane("origin-close", limits.origin_directories),
             shared: Arc::new(Shared { origin, finished: Mutex::default(), waker }),
+            changes_under_way: 0,
+            held: None,
         };
         for lane in [&mut lanes.reads, &mut lanes.changes, &mut lanes.directories, &mut lanes.closes] {
             lane.spawn(&lanes.shared)?;
@@ -123,6 +141,12 @@ impl Lanes {
 
     /// Gives a job to its lane. The end of a job without a ticket is not reported.
     pub(crate) fn push(&mut self, ticket: Option<Ticket>, job: Job) {
+        if job.changes_origin() {
+            if let Some(held) = &mut self.held {
+                return held.push((ticket, job));
+            }
+            self.changes_under_way += 1;
+        }
         let lane = match job {
             Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } | Job::Free { settles: false, .. } => {
                 &mut self.reads
@@ -132,6 +156,27 @@ impl Lanes {
             _ => &mut self.changes,
         };
         lane.push(ticket, job, &self.shared);
+    }
+
+    /// Holds changes back from now on, or lets those go that were held back.
+    pub(crate) fn hold(&mut self, holds: bool) {
+        if holds {
+            self.held.get_or_insert_default();
+        } else {
+            for (ticket, job) in self.held.take().into_iter().flatten() {
+                self.push(ticket, job);
+            }
+        }
+    }
+
+    /// Notes that a change has ended.
+    pub(crate) const fn change_ended(&mut self) {
+        self.changes_under_way -= 1;
+    }
+
+    /// How many changes are under way, without those held back.
+    pub(crate) const fn changes_under_way(&self) -> usize {
+        self.changes_under_way
     }
 
     /// How long the oldest call under way has been at the origin.
@@ -211,13 +256,13 @@ fn serve(queue: &Queue, shared: &Shared, since: &AtomicU64) {
             inner.idle -= 1;
         };
         drop(inner);
-        let read = matches!(job, Job::Read { .. });
+        let (read, changed) = (matches!(job, Job::Read { .. }), job.changes_origin());
         since.store(clock::now().0, Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| carry_out(&*shared.origin, job)));
         since.store(IDLE, Ordering::Relaxed);
         let outcome = outcome.unwrap_or(Outcome::Failed(Errno::IO));
         let Some(ticket) = ticket else { continue };
-        locked(&shared.finished).push(Finished { ticket, outcome, read });
+        locked(&shared.finished).push(Finished { ticket, outcome, read, changed });
         shared.waker.wake();
     }
 }

@@ -16,6 +16,7 @@ use headpond_door::{Door, DoorId};
 use headpond_engine::{Reply, Request};
 
 use crate::ShardStats;
+use crate::hold::Hold;
 use crate::operation::Operation;
 
 /// Called with the answer, on the shard's thread.
@@ -30,10 +31,11 @@ pub(crate) struct Item {
     pub(crate) since: Instant,
 }
 
-/// A change of the doors that the shard serves.
+/// A change of the doors that the shard serves, or of what comes through them.
 pub(crate) enum DoorChange {
     Admit(DoorId, Box<dyn Door>),
     Withdraw(DoorId),
+    Hold(Hold),
 }
 
 /// Doors and other callers put requests here, and the shard takes them.
@@ -124,6 +126,11 @@ impl Mailbox {
     /// Ends the service of a door.
     pub(crate) fn withdraw(&self, id: DoorId) {
         self.change(self.locked(), DoorChange::Withdraw(id));
+    }
+
+    /// Sets what waits from now on.
+    pub(crate) fn hold(&self, hold: Hold) {
+        self.change(self.locked(), DoorChange::Hold(hold));
     }
 
     fn change(&self, mut inner: MutexGuard<'_, Inner>, change: DoorChange) {

@@ -9,6 +9,7 @@ use headpond_base::Errno;
 use headpond_door::DoorId;
 use headpond_engine::{Handling, Reply, Request, RequestId};
 
+use crate::hold::Hold;
 use crate::mailbox::{Answer, Item};
 use crate::operation::Operation;
 
@@ -30,6 +31,8 @@ pub(crate) struct Unanswered {
     pub(crate) since: Instant,
     pub(crate) kind: Kind,
     pub(crate) way: RequestWay,
+    /// Whether it changes data.
+    pub(crate) changes: bool,
 }
 
 /// The way by which a request came in. Each way counts it against its own limit.
@@ -46,6 +49,8 @@ pub(crate) struct NumberedRequests {
     /// Each place with its number of uses. That number is the upper half of a request's number.
     places: Vec<(u32, Option<Unanswered>)>,
     free: Vec<u32>,
+    /// How many of them change data.
+    changing: usize,
     /// The answer to the remaining requests.
     pub(crate) end: Errno,
 }
@@ -53,7 +58,7 @@ pub(crate) struct NumberedRequests {
 impl NumberedRequests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
         // An error, unless the shard ends in good order.
-        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), end: Errno::IO }
+        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), changing: 0, end: Errno::IO }
     }
 
     /// Adds a request, and gives it its number.
@@ -67,13 +72,16 @@ impl NumberedRequests {
             Request::Sync { .. } | Request::SyncAll => Kind::Sync,
             _ => Kind::Other,
         };
+        let changes = Hold::Changes.holds(&item.request);
+        self.changing += usize::from(changes);
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             u32::try_from(self.places.len() - 1).expect("limits are far below 2^32")
         });
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
-        place.1 = Some(Unanswered { answer: item.answer, operation: item.operation, since: item.since, kind, way });
+        let Item { answer, operation, since, .. } = item;
+        place.1 = Some(Unanswered { answer, operation, since, kind, way, changes });
         (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
     }
 
@@ -91,7 +99,13 @@ impl NumberedRequests {
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Unanswered> {
         let pending = self.place(id)?.take()?;
         self.free.push(id.0 as u32);
+        self.changing -= usize::from(pending.changes);
         Some(pending)
+    }
+
+    /// How many requests there are that change data.
+    pub(crate) const fn changing(&self) -> usize {
+        self.changing
     }
 
     /// How many requests there are.

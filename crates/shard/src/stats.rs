@@ -28,6 +28,9 @@ pub struct ShardStats {
     pub flash_under_way: u64,
     /// Gauge: origin operations under way or waiting for a thread.
     pub origin_under_way: u64,
+    /// Gauge: under a [`Hold`](crate::Hold), what it waits for: changes that the engine has, or, once it holds the
+    /// origin, changes at the origin.
+    pub changes_under_way: u64,
     /// How long the origin has left the oldest of them without an answer.
     pub origin_silent: Option<Duration>,
     /// Turns of the loop.

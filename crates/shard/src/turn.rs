@@ -19,6 +19,7 @@ use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
 use crate::alone::Alone;
 use crate::doors::Doors;
+use crate::hold::{HeldRequests, Hold};
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::looking::{Awaited, Looking};
@@ -40,6 +41,7 @@ pub(crate) struct Turner<C: Core> {
     reactor: Box<dyn Reactor>,
     lanes: Lanes,
     requests: NumberedRequests,
+    held: HeldRequests,
     limits: Limits,
     inbox: Vec<Item>,
     doors: Doors,
@@ -96,6 +98,7 @@ impl<C: Core> Turner<C> {
             reactor,
             lanes,
             requests: NumberedRequests::with_capacity(limits.requests),
+            held: HeldRequests::default(),
             limits,
             inbox: Vec::with_capacity(limits.requests),
             doors: Doors::new(limits.requests),
@@ -244,7 +247,9 @@ impl<C: Core> Turner<C> {
         let mut came = std::mem::take(&mut self.came) + self.inbox.len();
         for item in self.inbox.drain(..) {
             let (id, request) = self.requests.add(item, RequestWay::Mailbox);
-            self.engine.submit(id, request);
+            if let Some(request) = self.held.take_in(id, request) {
+                self.engine.submit(id, request);
+            }
         }
         came += self.take_from_doors();
         if let Some((took, expected)) = self.called.take() {
@@ -280,7 +285,29 @@ impl<C: Core> Turner<C> {
             match change {
                 DoorChange::Admit(id, door) => self.doors.admit(id, door, &mut *self.reactor),
                 DoorChange::Withdraw(id) => self.doors.withdraw(id, &mut *self.reactor),
+                DoorChange::Hold(hold) => self.hold(hold),
             }
+        }
+        if self.stopping && self.held.now() != Hold::Nothing {
+            self.hold(Hold::Nothing);
+        }
+    }
+
+    /// Sets what waits from now on, and goes on with what need not wait any more.
+    fn hold(&mut self, hold: Hold) {
+        self.lanes.hold(hold == Hold::Origin);
+        for (id, request) in self.held.becomes(hold) {
+            self.engine.submit(id, request);
+        }
+        self.engine.take_effects(&mut self.effects);
+        self.carry_out(false);
+    }
+
+    /// What the hold in force waits for.
+    const fn changes_under_way(&self) -> usize {
+        match self.held.now() {
+            Hold::Nothing | Hold::Changes => self.requests.changing() - self.held.len(),
+            Hold::Origin => self.lanes.changes_under_way(),
         }
     }
 
@@ -294,14 +321,16 @@ impl<C: Core> Turner<C> {
         let mut came = 0;
         let since = self.now;
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
-        let (requests, engine) = (&mut self.requests, &mut self.engine);
+        let (requests, engine, held) = (&mut self.requests, &mut self.engine, &mut self.held);
         for _ in 0..ready {
             // False: other doors took the room. The door that is next comes first in the next turn.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
                 came += 1;
                 let (id, request) =
                     requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));
-                engine.submit(id, request);
+                if let Some(request) = held.take_in(id, request) {
+                    engine.submit(id, request);
+                }
             });
         }
         came
@@ -334,6 +363,9 @@ impl<C: Core> Turner<C> {
         let mut finished = std::mem::take(&mut self.origin_done);
         for one in finished.drain(..) {
             self.origin_under_way -= 1;
+            if one.changed {
+                self.lanes.change_ended();
+            }
             if one.read {
                 self.engine.take_effects(&mut self.effects);
                 self.carry_out(false);
@@ -465,6 +497,7 @@ impl<C: Core> Turner<C> {
             requests_under_way: self.requests.len() as u64,
             flash_under_way: self.flash_under_way as u64,
             origin_under_way: self.origin_under_way as u64,
+            changes_under_way: self.changes_under_way() as u64,
             origin_silent: self.lanes.longest(),
             turns: self.turns,
             answered: self.answered_ever,
