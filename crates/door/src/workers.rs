@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Work for a thread.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads. After the drop they finish their jobs, then end.
+/// The threads. After the last clone's drop they finish their jobs, then end.
+#[derive(Clone)]
 pub struct Workers {
     jobs: Sender<Job>,
 }

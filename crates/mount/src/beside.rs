@@ -8,6 +8,7 @@ use headpond_shard::Budget;
 use crate::insight::Insight;
 use crate::kept::KeptTime;
 use crate::panel::Panel;
+use crate::standstill::Standstill;
 use crate::whole::WholeWrites;
 
 /// What a mount shares with the daemon's control part.
@@ -21,6 +22,8 @@ pub struct Beside {
     pub rules: Arc<LiveRules>,
     /// The files whose writes the mount promised to keep whole.
     pub whole: Arc<WholeWrites>,
+    /// Holds changes of names and attributes back while the origin stands still.
+    pub standstill: Arc<Standstill>,
     /// Status change times of files without dirty data.
     pub kept_times: Vec<KeptTime>,
     /// How many descriptors the mount may use. Without a figure: as many as the process may have.

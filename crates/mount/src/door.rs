@@ -40,9 +40,11 @@ use crate::fuse::buffers::RequestBuffers;
 use crate::fuse::forgetting::Passing;
 use crate::fuse::journal::RequestJournal;
 use crate::fuse::relay::Socket;
+use crate::fuse::wire::opcode::CHANGES;
 use crate::fuse::wire::{AGAIN, Create, Fsync, Read, RequestHead, WRITE_HEAD, Write, opcode};
 use crate::handles::{ContentWay, OpenHandle};
 use crate::panel::is_panel;
+use crate::standstill::Going;
 
 /// Messages that one turn takes in. After these the shard works on what came in.
 const BATCH: usize = 64;
@@ -226,6 +228,15 @@ impl Open {
                         }
                         match how.filter(|_| file.inode.beside.privileges.is_none()) {
                             Some(how) => self.front.write_data(&file, writing, how, answer, submit),
+                            None if matches!(file.way, ContentWay::Straight(..)) => {
+                                let front = self.front.clone();
+                                self.aside_as_change(asked.unique, move || {
+                                    let how = front.how_after_look(&file, caller, size, Direction::Write);
+                                    front.write(&file, writing, how, answer, &mut |request, done| {
+                                        front.pond.submit(request, done);
+                                    });
+                                });
+                            }
                             None => self.aside(file, move |front, file| {
                                 let how =
                                     how.unwrap_or_else(|| front.how_after_look(file, caller, size, Direction::Write));
@@ -258,19 +269,45 @@ impl Open {
                 Some(())
             }
             Some(opcode::TMPFILE) => Create::parse(head).map(|create| {
-                let (parent, caller, asked) = (asked.node, asked.caller, Asked::by(asked.unique));
-                self.workers.push(move || front.answer_tmpfile(parent, create, caller, asked, answer));
+                let (parent, caller, unique) = (asked.node, asked.caller, asked.unique);
+                self.aside_as_change(unique, move || {
+                    front.answer_tmpfile(parent, create, caller, Asked::by(unique), answer);
+                });
             }),
             _ => {
                 let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];
                 // Forgetting has no answer, so dropping `answer` must not send one.
                 answer.elsewhere();
-                self.socket.pass(&self.device, asked, head, body, &self.workers);
+                let (socket, device, unique) = (&self.socket, &self.device, asked.unique);
+                let changes = CHANGES.contains(&asked.opcode) && !is_panel(asked.node);
+                let later = || -> Going {
+                    let (socket, device, message) = (socket.clone(), device.clone(), [head, body].concat());
+                    Box::new(move || socket.pass_waiting(device, unique, &message))
+                };
+                if !changes || front.standstill.lets_in(unique, later) {
+                    socket.pass(device, asked, head, body, &self.workers);
+                }
                 Some(())
             }
         };
         // A message shorter than its head says has dropped its answer, which sends an error.
         let _ = handled;
+    }
+
+    /// Gives a worker a change of the origin that may block; not before the end of a standstill of the origin.
+    fn aside_as_change(&self, unique: u64, change: impl FnOnce() + std::marker::Send + 'static) {
+        let standstill = self.front.standstill.clone();
+        let mut job = Some(move || {
+            change();
+            standstill.ended(unique);
+        });
+        let now = self.front.standstill.lets_in(unique, || {
+            let (job, workers) = (job.take(), self.workers.clone());
+            Box::new(move || job.map_or((), |job| workers.push(job)))
+        });
+        if let Some(job) = job.filter(|_| now) {
+            self.workers.push(job);
+        }
     }
 
     /// How to treat a request. `None` if a worker must do it: its file does not go through the engine, or the process

@@ -39,6 +39,7 @@ mod seen_privileges;
 #[cfg(test)]
 mod sent_again;
 mod shares;
+mod standstill;
 mod stat;
 mod times;
 mod tree;
@@ -62,6 +63,7 @@ pub use mount::{
 pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
 pub use processes::ProcessUse;
+pub use standstill::Standstill;
 pub use whole::{WholeFile, WholeWrites};
 
 /// The directory at the origin's root where headpond keeps the marker: it says that a pool has dirty data of this

@@ -164,7 +164,9 @@ impl Life {
         let mut config = Config::default();
         config.acl = SessionACL::All;
         config.n_threads = Some(1);
-        let (socket, serving) = relay::start(FileSystem::new(front.clone()), &config, device.clone(), None).unwrap();
+        let standstill = front.standstill.clone();
+        let (socket, serving) =
+            relay::start(FileSystem::new(front.clone()), &config, device.clone(), None, standstill).unwrap();
         Self { death, front, socket, workers: Workers::start(1).unwrap(), device, kernel, _serving: serving }
     }
 

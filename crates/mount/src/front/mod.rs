@@ -46,6 +46,7 @@ use crate::outcome::{ReplyOutcome, errno, outcome};
 use crate::pond::{Engine, Names, Pond};
 use crate::reached::Reached;
 use crate::shares::{Share, Shares};
+use crate::standstill::Standstill;
 use crate::stat::proc_path;
 use crate::tree::{Inode, Known, OriginTree};
 use crate::whole::WholeWrites;
@@ -70,6 +71,7 @@ pub(crate) struct Front {
     pub(crate) insight: Arc<Insight>,
     pub(crate) rules: Arc<LiveRules>,
     pub(crate) whole: Arc<WholeWrites>,
+    pub(crate) standstill: Arc<Standstill>,
     pub(crate) atomic_writes: Shares,
     /// Descriptors at the origin that handles hold for themselves: directories being read, and files that bypass the
     /// pool.
@@ -182,6 +184,7 @@ impl Front {
             insight: beside.insight,
             rules: beside.rules,
             whole: beside.whole,
+            standstill: beside.standstill,
             atomic_writes: atomic_writes(),
             held: Shares::of(budget.handles),
             forgetting: OnceLock::new(),

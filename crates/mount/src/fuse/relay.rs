@@ -19,7 +19,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, So
 
 use crate::fuse::answer::Answer;
 use crate::fuse::journal::AnsweredInJournal;
-use crate::fuse::wire::{AGAIN, HEAD, RequestHead, opcode};
+use crate::fuse::wire::{AGAIN, HEAD, RequestHead, answered, opcode};
+use crate::standstill::Standstill;
 
 /// The longest answer of fuser's. The kernel asks for lists of a directory's entries in pieces of at most
 /// [`LIST_BYTES_MAX`]; names and attributes have at most 64 KiB.
@@ -53,6 +54,7 @@ pub(crate) fn start<F: Filesystem + Send + 'static>(
     config: &Config,
     device: Arc<OwnedFd>,
     journal: Option<Arc<AnsweredInJournal>>,
+    standstill: Arc<Standstill>,
 ) -> io::Result<(Socket, BackgroundSession)> {
     let flags = SocketFlags::CLOEXEC;
     let (end, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -67,22 +69,27 @@ pub(crate) fn start<F: Filesystem + Send + 'static>(
     let session = session.spawn()?;
     let from = socket.end.clone();
     let relay = std::thread::Builder::new().name("mount-relay".into());
-    let _: JoinHandle<()> = relay.spawn(move || pass_answers(&from, &device, journal.as_deref()))?;
+    let _: JoinHandle<()> = relay.spawn(move || pass_answers(&from, &device, journal.as_deref(), &standstill))?;
     Ok((socket, session))
 }
 
 /// Passes fuser's answers on to the kernel until fuser closes its end.
-fn pass_answers(from: &OwnedFd, device: &OwnedFd, journal: Option<&AnsweredInJournal>) {
+fn pass_answers(from: &OwnedFd, device: &OwnedFd, journal: Option<&AnsweredInJournal>, standstill: &Standstill) {
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     loop {
         match rustix::net::recv(from, &mut answer[..], RecvFlags::empty()) {
             Ok((0, _)) => return,
             // The kernel refuses if the caller was killed or the mount is gone. No program wants the answer then.
             Ok((len, _)) => {
+                // By the number with which the request came in, which may be marked as sent again.
+                let came = answered(&answer[..len]);
                 let unique = journal.and_then(|_| as_first_asked(&mut answer[..len]));
                 let _ = rustix::io::write(device, &answer[..len]);
                 if let Some((journal, unique)) = journal.zip(unique) {
                     journal.is_answered(unique);
+                }
+                if let Some(unique) = came {
+                    standstill.ended(unique);
                 }
             }
             Err(Errno::INTR) => {}
@@ -120,15 +127,18 @@ impl Socket {
             Err(Errno::AGAIN | Errno::NOBUFS) => {
                 let (socket, device, unique) = (self.clone(), device.clone(), asked.unique);
                 head.extend_from_slice(body);
-                workers.push(move || {
-                    if let Err(error) = socket.send(&[&head], SendFlags::empty()) {
-                        Answer::new(device, unique).noted_in(socket.journal).error(error);
-                    }
-                });
+                workers.push(move || socket.pass_waiting(device, unique, &head));
             }
             Err(error) => {
                 Answer::new(device.clone(), asked.unique).noted_in(self.journal.clone()).error(error);
             }
+        }
+    }
+
+    /// Passes a request on, however long that blocks.
+    pub(crate) fn pass_waiting(&self, device: Arc<OwnedFd>, unique: u64, message: &[u8]) {
+        if let Err(error) = self.send(&[message], SendFlags::empty()) {
+            Answer::new(device, unique).noted_in(self.journal.clone()).error(error);
         }
     }
 

@@ -34,6 +34,38 @@ pub(crate) mod opcode {
     pub(crate) const SYNCFS: u32 = 50;
     pub(crate) const TMPFILE: u32 = 51;
     pub(crate) const STATX: u32 = 52;
+
+    const SETATTR: u32 = 4;
+    const SYMLINK: u32 = 6;
+    const MKNOD: u32 = 8;
+    const MKDIR: u32 = 9;
+    const UNLINK: u32 = 10;
+    const RMDIR: u32 = 11;
+    const RENAME: u32 = 12;
+    const LINK: u32 = 13;
+    const SETXATTR: u32 = 21;
+    const REMOVEXATTR: u32 = 24;
+    const CREATE: u32 = 35;
+    const FALLOCATE: u32 = 43;
+    const RENAME2: u32 = 45;
+
+    /// Those that change names, attributes or space at the origin, and that fuser serves. A change of a file's flags
+    /// (IOCTL) is the engine's to hold.
+    pub(crate) const CHANGES: [u32; 13] = [
+        SETATTR,
+        SYMLINK,
+        MKNOD,
+        MKDIR,
+        UNLINK,
+        RMDIR,
+        RENAME,
+        LINK,
+        SETXATTR,
+        REMOVEXATTR,
+        CREATE,
+        FALLOCATE,
+        RENAME2,
+    ];
 }
 
 /// The kernel writes back pages of a shared mapping, by whichever handle it finds.
@@ -108,6 +140,11 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The number of the request that a message to the kernel answers. `None` for a message that is no answer.
+pub(crate) fn answered(message: &[u8]) -> Option<u64> {
+    u64_at(message, 8).filter(|unique| *unique != 0)
 }
 
 impl RequestHead {
