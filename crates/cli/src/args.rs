@@ -1,5 +1,6 @@
 //! The command line: every command, option and example, as `--help` shows them.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -82,6 +83,13 @@ pub enum Command {
     /// meanwhile. You can interrupt it: the rest stays dirty, and safe in the pool. Flushed data stays in
     /// the pool as a cache for reads.
     Flush(FlushArgs),
+    /// Run a command while the origin is complete and stands still, such as one that takes a snapshot of it
+    ///
+    /// The command sees the origin as it was at one moment: with everything that programs had written before,
+    /// and nothing after. Reads go on, and writes go on into the pool; writes wait only for the short flush
+    /// before that moment. Creates, removes, renames and changes of attributes wait for the end. This command
+    /// ends with the status of COMMAND.
+    Freeze(FreezeArgs),
     /// Choose what is cached: by process, user, file and kind of request
     ///
     /// The first rule that matches a request decides. If none matches, the mode decides. A changed rule
@@ -354,7 +362,7 @@ pub struct StatsArgs {
 /// The arguments of `headpond flush`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  Before a snapshot or a backup of the origin itself (first stop or lock the database):
+  Everything, so that the origin has what was written until now (for snapshots: headpond freeze):
     headpond flush /var/lib/mysql
 
   One file, or everything below a directory:
@@ -385,6 +393,29 @@ pub struct FlushArgs {
     /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// The arguments of `headpond freeze`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond freeze /var/lib/mysql -- lvcreate --snapshot --name backup --size 10G vg/slow
+  headpond freeze /var/lib/mysql -- zfs snapshot tank/slow@backup
+  headpond freeze /var/lib/mysql --for 10m -- rsync -a /slow/mysql/ /backup/mysql/
+
+docs/operations.md has more, and says how you use a snapshot.")]
+pub struct FreezeArgs {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// The most time, from the flush of the last changes to the end of COMMAND. Then the origin thaws, and
+    /// you must not trust the snapshot
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = seconds)]
+    pub for_seconds: u64,
+    /// Show no progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The command, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// The arguments of `headpond unmount`.
@@ -599,6 +630,19 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// A time in whole seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|all| *all > 0);
+    seconds.ok_or_else(|| "expected a time such as 60s, 10m or 1h".to_owned())
+}
+
 fn cache_mode() -> impl clap::builder::TypedValueParser<Value = CacheMode> {
     use clap::builder::TypedValueParser;
     clap::builder::PossibleValuesParser::new(CacheMode::ALL.map(CacheMode::name))
@@ -707,6 +751,8 @@ mod tests {
             "headpond flush /m --cancel soon",
             "headpond flush /m --json",
             "headpond flush /m db --cancel 3",
+            "headpond freeze /m",
+            "headpond freeze /m --for 60 -- true",
             "headpond rules",
             "headpond rules add /m",
             "headpond rules add /m backup",

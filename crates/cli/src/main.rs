@@ -9,6 +9,7 @@ mod check;
 mod commands;
 mod doctor;
 mod flush;
+mod freeze;
 #[cfg(feature = "lab")]
 mod lab;
 mod mount;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Stats(args) => commands::stats(args),
         Command::Flush(args) => flush::run(args),
+        Command::Freeze(args) => return freeze::run(args).unwrap_or_else(|refusal| fail(&refusal)),
         Command::Rules(args) => rules::run(args),
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),

@@ -27,7 +27,8 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     let daemon = Daemon::of(&args.mountpoint)?;
     let interrupt = Interrupt::listen();
     check_idle(daemon.mountpoint())?;
-    if !args.keep_dirty {
+    // A flush would wait for the thaw. The unmount itself thaws.
+    if !args.keep_dirty && ask_status(&daemon)?.state != "frozen" {
         flush_first(&daemon, args, &interrupt)?;
         // The flush took a while: a program may have opened something.
         check_idle(daemon.mountpoint())?;

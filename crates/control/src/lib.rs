@@ -39,7 +39,7 @@ pub use process::background::{leave_terminal, report_ready, report_refusal, star
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
-pub use service::{Answer, ClientCommand, Daemon, Decision, FlushShown, OperationProgress, RuleShown, Status};
+pub use service::{Answer, ClientCommand, Daemon, Decision, FlushShown, Frozen, OperationProgress, RuleShown, Status};
 pub use settings::{
     MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, ValueKind,
     read_toml, reference,

@@ -16,6 +16,7 @@ mod documents;
 mod elsewhere;
 mod failed_flash;
 mod flush;
+mod freeze;
 mod full;
 mod images;
 #[path = "../../../base/tests/lacking/mod.rs"]

@@ -251,6 +251,11 @@ impl RunningPool {
         &self.gate
     }
 
+    /// The note beside the origin.
+    pub(crate) const fn note(&self) -> &Arc<DurableNote> {
+        &self.beside.note
+    }
+
     /// Its own name.
     pub(crate) const fn id(&self) -> PoolId {
         self.id

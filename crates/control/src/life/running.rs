@@ -27,7 +27,7 @@ use crate::origin::OriginRoot;
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting, confine, give_large_buffers_back, notify, runtime_dir};
 use crate::refusal::{ExitStatus, Refusal};
-use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase, Service, Token};
+use crate::service::{Answer, Client, ControlSocket, Event, Freeze, MetricsServer, Phase, Service, Token};
 use crate::settings::MountPlan;
 use crate::wording::Size;
 
@@ -154,13 +154,17 @@ impl Running {
         let mut elsewhere = Elsewhere::new();
         loop {
             match self.events.recv_timeout(PERIOD) {
-                Ok(Event::Unmount { client, keep_dirty }) => match self.mounted.unmount() {
-                    Ok(()) => {
-                        let flush = if keep_dirty { EndFlush::Nothing } else { EndFlush::Everything };
-                        return self.finish(flush, Some(client));
+                Ok(Event::Unmount { client, keep_dirty }) => {
+                    // Requests that wait for the thaw would keep the mount busy.
+                    self.service.thaw();
+                    match self.mounted.unmount() {
+                        Ok(()) => {
+                            let flush = if keep_dirty { EndFlush::Nothing } else { EndFlush::Everything };
+                            return self.finish(flush, Some(client));
+                        }
+                        Err(error) => client.refuse(&unmount_refusal(&self, error)),
                     }
-                    Err(error) => client.refuse(&unmount_refusal(&self, error)),
-                },
+                }
                 Ok(Event::Upgrade { client, program, layout }) => self.go_on_with(&program, &layout, client),
                 Ok(Event::Signal(signal)) => {
                     let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
@@ -243,6 +247,7 @@ impl Running {
 
     /// Ends the mount even if it is in use. Dirty data goes to the origin for at most `flush`.
     fn leave(mut self, flush: Option<Duration>) -> Result<Ended, Refusal> {
+        self.service.thaw();
         match self.mounted.unmount() {
             Ok(()) => {}
             Err(error) => {
@@ -266,6 +271,7 @@ impl Running {
         // perhaps for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
+        service.thaw();
         notify("STOPPING=1");
         let mut is_interrupted = || match events.try_recv() {
             Ok(Event::Signal(_)) => true,
@@ -305,7 +311,8 @@ impl Running {
 fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
-    service.with_faults(pool.faults().cloned())
+    let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
+    service.with_faults(pool.faults().cloned()).with_freeze(freeze)
 }
 
 /// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.
@@ -331,6 +338,7 @@ fn attach(
         insight: service.insight.clone(),
         rules: service.rules().clone(),
         whole: service.whole.clone(),
+        standstill: service.standstill.clone(),
         kept_times: opened.kept_times.clone(),
         descriptors: Some(budget),
     };

@@ -109,6 +109,8 @@ struct State {
     said: Option<u64>,
     /// No write follows.
     ended: bool,
+    /// The origin stands still, so the note keeps what it says.
+    held: bool,
 }
 
 impl DurableNote {
@@ -120,7 +122,12 @@ impl DurableNote {
     /// Writes how far the log is durable, unless the note says so already. Call it while this process has the origin.
     pub(crate) fn say(&self, host_batch: u64) -> io::Result<()> {
         let mut state = self.state();
-        if state.ended { Ok(()) } else { self.write(&mut state, host_batch) }
+        if state.ended || state.held { Ok(()) } else { self.write(&mut state, host_batch) }
+    }
+
+    /// Leaves the note as it is from now on, or no longer. Waits for a write under way.
+    pub(crate) fn hold(&self, holds: bool) {
+        self.state().held = holds;
     }
 
     /// Writes the note for the last time, if there is a batch, and closes the file. No write follows.

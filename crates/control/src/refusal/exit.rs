@@ -76,11 +76,13 @@ pub enum ExitStatus {
     Interrupted = 73,
     /// The daemon does not answer.
     NoAnswer = 74,
+    /// The origin did not stand still for as long as it had to.
+    NotFrozen = 75,
 }
 
 impl ExitStatus {
     /// All statuses with their meanings, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 34] = [
+    pub const TABLE: [(Self, &'static str); 35] = [
         (Self::Done, "done"),
         (Self::Failed, "failed; the message says why"),
         (Self::Usage, "the command line is wrong"),
@@ -115,6 +117,7 @@ impl ExitStatus {
         (Self::FlushFailed, "the origin did not take all dirty data; it stays safe in the pool"),
         (Self::Interrupted, "interrupted; the mount stays as it was"),
         (Self::NoAnswer, "the daemon does not answer"),
+        (Self::NotFrozen, "the origin was not frozen to the end of the command: do not trust the snapshot"),
     ];
 
     /// The number that the process ends with.

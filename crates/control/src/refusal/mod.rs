@@ -272,6 +272,16 @@ pub enum Refusal {
         /// What happened.
         why: String,
     },
+    /// The origin stood still not at all, or not to the end.
+    #[error("freeze: {}: {what}: {why}", .path.display())]
+    NotFrozen {
+        /// The mount point.
+        path: PathBuf,
+        /// What that means for the snapshot.
+        what: &'static str,
+        /// What ended the standstill, or prevented it.
+        why: String,
+    },
     /// The command line does not fit what headpond found.
     #[error("{0}")]
     Usage(String),
@@ -324,6 +334,7 @@ impl Refusal {
             Self::NotMounted { .. } | Self::Ending { .. } => ExitStatus::NotMounted,
             Self::FlushFailed { .. } => ExitStatus::FlushFailed,
             Self::Interrupted(_) => ExitStatus::Interrupted,
+            Self::NotFrozen { .. } => ExitStatus::NotFrozen,
             Self::NoAnswer { .. } => ExitStatus::NoAnswer,
             Self::Usage(_) => ExitStatus::Usage,
             Self::Failed { .. } => ExitStatus::Failed,

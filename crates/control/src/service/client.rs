@@ -116,6 +116,83 @@ impl Daemon {
     }
 }
 
+/// An origin that stands still for as long as this lives, unless the daemon ends that.
+#[derive(Debug)]
+pub struct Frozen {
+    stream: BufReader<UnixStream>,
+    mountpoint: PathBuf,
+}
+
+/// How often a client that waits for a standstill looks whether it must end the wait.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Daemon {
+    /// Brings the origin to a standstill, complete, for at most so many seconds. `None` if `ends` ended the wait for
+    /// that.
+    ///
+    /// # Errors
+    /// The daemon's refusal; [`Refusal::NotFrozen`] if the origin did not come to a standstill in time.
+    pub fn freeze(&self, seconds: u64, ends: impl Fn() -> bool) -> Result<Option<Frozen>, Refusal> {
+        let failed = |error: io::Error| Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() };
+        let mut stream = connect(&self.socket, self.user).map_err(failed)?;
+        let mut line = serde_json::to_vec(&ClientCommand::Freeze { seconds }).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        stream.write_all(&line).map_err(failed)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
+        let mut frozen = Frozen { stream: BufReader::new(stream), mountpoint: self.mountpoint.clone() };
+        loop {
+            match frozen.hear() {
+                Some(Ok(Answer::Frozen)) => return Ok(Some(frozen)),
+                Some(Ok(Answer::Thawed { why })) => {
+                    let what = "it did not come to a standstill, and the command did not run";
+                    return Err(Refusal::NotFrozen { path: self.mountpoint.clone(), what, why });
+                }
+                Some(answer) => {
+                    let answer = self.take(answer)?;
+                    return Err(failed(io::Error::other(format!("an answer that does not fit: {answer:?}"))));
+                }
+                None if ends() => return Ok(None),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Frozen {
+    /// Ends the standstill.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFrozen`] if it has ended before.
+    pub fn thaw(mut self) -> Result<(), Refusal> {
+        // Fails if the daemon has ended the connection. Its last word is still there.
+        let _ = self.stream.get_mut().write_all(b"\n");
+        let mut answer = None;
+        let patience = std::time::Instant::now() + PATIENCE;
+        while answer.is_none() && std::time::Instant::now() < patience {
+            answer = self.hear();
+        }
+        let why = match answer {
+            Some(Ok(Answer::Done)) => return Ok(()),
+            Some(Ok(Answer::Thawed { why })) => why,
+            Some(Err(error)) => format!("the daemon has gone away ({error})"),
+            _ => "the daemon does not answer".to_owned(),
+        };
+        let what = "the origin was not frozen to the end of the command. Do not trust the snapshot";
+        Err(Refusal::NotFrozen { path: self.mountpoint, what, why })
+    }
+
+    /// An answer, if one comes soon.
+    fn hear(&mut self) -> Option<io::Result<Answer>> {
+        let mut said = String::new();
+        match (&mut self.stream).take(ANSWER_MAX).read_line(&mut said) {
+            Ok(0) => Some(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))),
+            Ok(_) => Some(serde_json::from_str(&said).map_err(io::Error::from)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
 /// Connects to a daemon of this user.
 fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(socket)?;

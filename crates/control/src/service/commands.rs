@@ -13,9 +13,10 @@ use headpond_base::{BLOCK_U64, CacheMode, PoolId};
 use headpond_device::FaultHandle;
 use headpond_door::LiveRules;
 use headpond_engine::{Reply, Request, Stats};
-use headpond_mount::{Insight, WholeFile, WholeWrites};
+use headpond_mount::{Insight, Standstill, WholeFile, WholeWrites};
 use headpond_shard::{Gate, Handle};
 
+use super::frozen::Freeze;
 use super::operations::Operations;
 use super::protocol::{Answer, ClientCommand, OperationProgress};
 use super::socket::Client;
@@ -69,6 +70,9 @@ pub(crate) struct Service {
     pub(crate) insight: Arc<Insight>,
     /// The files whose writes the mount promised to keep whole.
     pub(crate) whole: Arc<WholeWrites>,
+    /// Holds changes of names back while the origin stands still.
+    pub(crate) standstill: Arc<Standstill>,
+    pub(crate) freeze: Freeze,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -103,6 +107,8 @@ impl Service {
             operations: Operations::default(),
             insight: Arc::default(),
             whole: Arc::default(),
+            standstill: Arc::default(),
+            freeze: Freeze::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
             holder: 0,
             lives: 0,
@@ -117,6 +123,11 @@ impl Service {
         Self { faults, ..self }
     }
 
+    /// The same, of an origin that can stand still.
+    pub(crate) fn with_freeze(self, freeze: Freeze) -> Self {
+        Self { freeze, ..self }
+    }
+
     /// The same, of a worker with a holder, after so many others.
     pub(crate) fn held(self, holder: u32, lives: u64) -> Self {
         Self { holder, lives, ..self }
@@ -127,6 +138,7 @@ impl Service {
         let changes = matches!(
             command,
             ClientCommand::Flush { .. }
+                | ClientCommand::Freeze { .. }
                 | ClientCommand::Set { .. }
                 | ClientCommand::AddRule { .. }
                 | ClientCommand::RemoveRule { .. }
@@ -140,6 +152,7 @@ impl Service {
             ClientCommand::Status => client.answer(&Answer::Status(Box::new(self.status()))),
             ClientCommand::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
             ClientCommand::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
+            ClientCommand::Freeze { seconds } => self.freeze(seconds, client),
             ClientCommand::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
             ClientCommand::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
             ClientCommand::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),
@@ -374,8 +387,10 @@ impl Service {
         let (mode, phase) = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let flush = self.operations.state_of(FLUSH);
         let changing = self.operations.state_of(SET_MODE) == Some(OperationProgress::Running);
+        let frozen = self.freeze.seconds_left();
         let state = match phase {
             Phase::Unmounting => "unmounting",
+            Phase::Running if frozen.is_some() => "frozen",
             Phase::Running if changing => "changing mode",
             Phase::Running if flush == Some(OperationProgress::Running) => "flushing",
             Phase::Running => "running",
@@ -389,6 +404,7 @@ impl Service {
             pool: self.pool.to_string(),
             mode: mode.name().to_owned(),
             state: state.to_owned(),
+            frozen_left_seconds: frozen.unwrap_or(0),
             pid: std::process::id(),
             holder: self.holder,
             takeovers: self.lives,

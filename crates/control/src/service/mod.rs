@@ -2,13 +2,15 @@
 //! the metrics over HTTP.
 //!
 //! Keeps true: only root and the daemon's user get answers over the socket, every conversation is bounded in bytes
-//! and time, and none waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `refusal` and
-//! `wording`.
+//! and time, and none waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `ownership`,
+//! `refusal` and `wording`.
 
 mod client;
 mod commands;
 mod faults;
 mod flushes;
+mod freeze;
+mod frozen;
 mod http;
 mod operations;
 mod panel;
@@ -19,8 +21,9 @@ mod socket;
 mod status;
 mod watch;
 
-pub use client::Daemon;
+pub use client::{Daemon, Frozen};
 pub(crate) use commands::{Event, Phase, Service, outcome};
+pub(crate) use frozen::Freeze;
 pub(crate) use http::{MetricsServer, Token};
 pub use protocol::{Answer, ClientCommand, OperationProgress};
 pub use shown::{Decision, FlushShown, RuleShown};

@@ -37,6 +37,13 @@ pub enum ClientCommand {
         /// Its number.
         id: u64,
     },
+    /// Bring the origin to a standstill, complete, for at most so many seconds from now. Answers: [`Answer::Frozen`]
+    /// once it stands still. Then the client sends an empty line when it needs that no longer, and gets
+    /// [`Answer::Done`]; or it gets [`Answer::Thawed`] before that. The end of the connection ends the standstill.
+    Freeze {
+        /// The most seconds.
+        seconds: u64,
+    },
     /// All settings. Answer: [`Answer::Settings`].
     Get,
     /// Change settings: all of these, or none. Answer: [`Answer::Set`].
@@ -140,6 +147,13 @@ pub enum Answer {
     },
     /// What headpond would do with a request.
     Decision(Decision),
+    /// The origin is complete and stands still.
+    Frozen,
+    /// The origin has not stood still until now.
+    Thawed {
+        /// What ended that.
+        why: String,
+    },
     /// Done, without data.
     Done,
     /// Under way.

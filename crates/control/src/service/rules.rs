@@ -75,9 +75,14 @@ impl Service {
     /// Gives the engine the settings in force.
     pub(crate) fn configure(&self) {
         self.insight.set_counting(self.settings().counts());
+        self.freeze.with_destage_held(|held| self.handle.submit(self.configuration(held), Box::new(drop)));
+    }
+
+    /// The settings in force for the engine, with destage held or not.
+    pub(super) fn configuration(&self, destage_held: bool) -> Request {
         let capacity = self.handle.stats().engine.pool_blocks * BLOCK_U64;
         let config = config(&self.settings(), &self.rules().now(), capacity);
-        self.handle.submit(Request::Configure(Box::new(config)), Box::new(drop));
+        Request::Configure(Box::new(Config { destage_held, ..config }))
     }
 
     /// All rules.

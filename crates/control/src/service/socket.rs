@@ -25,10 +25,7 @@ pub struct Client(UnixStream);
 impl Client {
     /// Answers, and ends the connection. A client that went away is no error.
     pub fn answer(mut self, answer: &Answer) {
-        if let Ok(mut line) = serde_json::to_vec(answer) {
-            line.push(b'\n');
-            let _ = self.0.write_all(&line);
-        }
+        self.answer_first(answer);
     }
 
     /// Sends the answer or the refusal.
@@ -39,10 +36,44 @@ impl Client {
         }
     }
 
+    /// Answers, and goes on listening to the client.
+    pub(crate) fn answer_first(&mut self, answer: &Answer) {
+        if let Ok(mut line) = serde_json::to_vec(answer) {
+            line.push(b'\n');
+            let _ = self.0.write_all(&line);
+        }
+    }
+
+    /// What the client says within `patience`.
+    pub(crate) fn listen(&mut self, patience: Duration) -> Heard {
+        if self.0.set_read_timeout(Some(patience)).is_err() {
+            return Heard::Gone;
+        }
+        match self.0.read(&mut [0]) {
+            Ok(0) => Heard::Gone,
+            Ok(_) => Heard::Line,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Heard::Nothing
+            }
+            Err(_) => Heard::Gone,
+        }
+    }
+
     /// Refuses, and ends the connection.
     pub fn refuse(self, refusal: &Refusal) {
         self.answer(&Answer::Refused { status: refusal.status().code(), text: refusal.to_string() });
     }
+}
+
+/// What a client says after its command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heard {
+    /// Nothing yet.
+    Nothing,
+    /// A line.
+    Line,
+    /// It has closed the connection.
+    Gone,
 }
 
 /// The listening socket. [`ControlSocket::close`] removes its name, and so does the drop.

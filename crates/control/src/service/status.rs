@@ -23,8 +23,10 @@ pub struct Status {
     pub pool: String,
     /// The cache mode in force.
     pub mode: String,
-    /// `running`, `flushing`, `unmounting`.
+    /// `running`, `flushing`, `frozen`, `changing mode`, `unmounting`.
     pub state: String,
+    /// Of a frozen origin: the seconds until it thaws at the latest.
+    pub frozen_left_seconds: u64,
     /// The process that serves: the worker.
     pub pid: u32,
     /// The process that keeps the mount alive over the death of a worker. 0: there is none.
@@ -136,6 +138,9 @@ impl fmt::Display for Status {
         row("flash", &format!("{}, {} ({})", self.flash.display(), Size(self.size_bytes), self.backend))?;
         row("pool", &self.pool)?;
         row("mode", &format!("{}, {}", self.mode, self.state))?;
+        if self.state == "frozen" {
+            row("", &format!("thaws in {} at the latest", clock::duration(self.frozen_left_seconds)))?;
+        }
         let lives = match self.takeovers {
             0 => String::new(),
             1 => ", the second worker of this mount".to_owned(),

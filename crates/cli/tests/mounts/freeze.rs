@@ -1,0 +1,234 @@
+//! `headpond freeze`: a snapshot shows the origin of one moment, nothing changes there meanwhile, and every way out
+//! thaws.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
+
+/// Bytes of a record.
+const RECORD: usize = 4096;
+/// Records that fit a file. Two files take turns.
+const SLOTS: u64 = 2000;
+
+/// A command that runs under a freeze until the test lets it go on.
+struct Held(Child);
+
+impl Held {
+    /// Starts one, and waits until it runs: first `script`, then what lets it go on, then `script` again.
+    fn start(pond: &Pond, most: &str, script: &str) -> Self {
+        let (go, runs) = (pond.at("go"), pond.at("runs"));
+        let _ = fs::remove_file(&go);
+        let _ = fs::remove_file(&runs);
+        let (go, begun) = (go.display(), runs.display());
+        let script = format!("{script}\necho $$ > {begun}\nuntil [ -e {go} ]; do sleep 0.02; done\n{script}");
+        let mut command = headpond();
+        command.arg("freeze").arg(pond.mnt()).args(["--quiet", "--for", most, "--", "sh", "-e", "-c", &script]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let held = Self(command.spawn().unwrap());
+        wait_until("the command runs", || fs::read_to_string(&runs).is_ok_and(|pid| pid.ends_with('\n')));
+        held
+    }
+
+    fn go_on(self, pond: &Pond) -> Said {
+        fs::write(pond.at("go"), "").unwrap();
+        self.0.wait_with_output().unwrap().into()
+    }
+}
+
+fn freeze(pond: &Pond, command: &[&str]) -> Said {
+    let mnt = pond.mnt();
+    run([OsStr::new("freeze"), mnt.as_os_str(), OsStr::new("--")].into_iter().chain(command.iter().map(OsStr::new)))
+}
+
+fn is_frozen(pond: &Pond) -> bool {
+    pond.status()["state"] == "frozen"
+}
+
+/// The number of each record in a copy of the two files, in the order in which they were written.
+fn records(pond: &Pond, copy: &str) -> Vec<u64> {
+    let files = ["even", "odd"].map(|name| fs::read(pond.at(copy).join(name)).unwrap());
+    let numbers = (0..2 * SLOTS).map(|number| {
+        let at = (number / 2) as usize * RECORD;
+        let record = &files[(number % 2) as usize][at..at + RECORD];
+        let number = u64::from_le_bytes(record[..8].try_into().unwrap());
+        assert!(record.chunks(8).all(|word| word == &record[..8]), "a torn record");
+        number
+    });
+    numbers.collect()
+}
+
+#[test]
+fn a_snapshot_is_the_origin_of_one_moment_and_nothing_changes_there_though_writers_go_on() {
+    let pond = Pond::new();
+    write_and_sync(&pond.origin().join("cold"), &pattern(1 << 20, 1));
+    pond.mount(&["--size", SIZE]).ok();
+    let mnt = pond.mnt();
+    for name in ["even", "odd"] {
+        write_and_sync(&mnt.join(name), &vec![0; RECORD * SLOTS as usize]);
+    }
+    (0..40).for_each(|number| fs::create_dir(mnt.join(format!("dir{number}"))).unwrap());
+    let (stop, written, made) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        let (stop, written, made, mnt) = (&stop, &written, &made, &mnt);
+        scope.spawn(move || {
+            let files = ["even", "odd"].map(|name| File::options().write(true).open(mnt.join(name)).unwrap());
+            for number in 1..2 * SLOTS {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                let file = &files[(number % 2) as usize];
+                file.write_all_at(&number.to_le_bytes().repeat(RECORD / 8), number / 2 * RECORD as u64).unwrap();
+                file.sync_data().unwrap();
+                written.store(number, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        wait_until("some are written", || written.load(Ordering::SeqCst) > 50);
+        let before = written.load(Ordering::SeqCst);
+        let (origin, copy, lists) = (pond.origin(), pond.at("copy"), pond.at("lists"));
+        let script = format!(
+            "cp -a {origin}/. {copy}; find {origin} -type f -printf '%P %s %T@ ' -exec md5sum {{}} ';' >> {lists}",
+            origin = origin.display(),
+            copy = copy.display(),
+            lists = lists.display()
+        );
+        fs::create_dir(&copy).unwrap();
+        let held = Held::start(&pond, "60s", &script);
+        let status = pond.status();
+        assert_eq!(status["state"], "frozen");
+        assert!(status["frozen_left_seconds"].as_u64().unwrap() > 0, "{status}");
+        // More than the mount has threads. Each has its own directory: the kernel locks that meanwhile.
+        for number in 0..40 {
+            scope.spawn(move || {
+                fs::create_dir(mnt.join(format!("dir{number}/made"))).unwrap();
+                made.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        assert!(fs::read(mnt.join("cold")).unwrap() == pattern(1 << 20, 1), "misses are served");
+        let then = written.load(Ordering::SeqCst);
+        wait_until("the writer has gone on", || written.load(Ordering::SeqCst) >= then + 50);
+        assert_eq!(freeze(&pond, &["true"]).refused(2, &["frozen already"]).status, 2);
+        assert_eq!(made.load(Ordering::SeqCst), 0, "what changes names waits");
+        assert!(is_frozen(&pond), "it was so all the time");
+        held.go_on(&pond).ok();
+        wait_until("what waited is done", || made.load(Ordering::SeqCst) == 40);
+        let lists = fs::read_to_string(lists).unwrap();
+        let lists: Vec<&str> = lists.lines().collect();
+        let (first, second) = lists.split_at(lists.len() / 2);
+        assert!(first.len() > 3);
+        assert_eq!(first, second, "content, sizes and times");
+        let records = records(&pond, "copy");
+        let last = (1..2 * SLOTS).take_while(|number| records[*number as usize] == *number).count();
+        assert!(last as u64 >= before, "{before} were acknowledged, and the copy has {last}");
+        assert!(records[last + 1..].iter().all(|number| *number == 0), "later ones without an earlier one");
+        assert!((last as u64) < then + 50, "and what was written meanwhile is not there");
+        stop.store(true, Ordering::SeqCst);
+    });
+    pond.unmount(&[]).ok();
+    let last = written.load(Ordering::SeqCst) as usize;
+    assert_eq!(records(&pond, "origin")[last], last as u64);
+}
+
+/// Ends the writer, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_command_decides_the_status_and_each_end_thaws() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let mnt = pond.mnt();
+    write_and_sync(&mnt.join("a"), &pattern(1 << 20, 1));
+    let copy = pond.at("a");
+    freeze(&pond, &["cp", pond.origin().join("a").to_str().unwrap(), copy.to_str().unwrap()]).ok();
+    assert!(fs::read(&copy).unwrap() == pattern(1 << 20, 1), "what was dirty is there");
+    freeze(&pond, &["sh", "-c", "exit 7"]).refused(7, &[]);
+    freeze(&pond, &["sh", "-c", "kill -KILL $$"]).refused(128 + 9, &[]);
+    freeze(&pond, &["/no/such/command"]).refused(1, &["/no/such/command"]);
+    wait_until("it has thawed", || !is_frozen(&pond));
+    // The client dies, and leaves the command.
+    let mut held = Held::start(&pond, "60s", "true");
+    assert!(is_frozen(&pond));
+    held.0.kill().unwrap();
+    held.0.wait().unwrap();
+    wait_until("it has thawed", || !is_frozen(&pond));
+    fs::write(pond.at("go"), "").unwrap();
+    // The time is over.
+    let held = Held::start(&pond, "1s", "true");
+    fs::create_dir(mnt.join("waited")).unwrap();
+    wait_until("it has thawed", || !is_frozen(&pond));
+    held.go_on(&pond).refused(75, &["Do not trust the snapshot", "--for"]);
+    // The operator ends it.
+    let mut held = Held::start(&pond, "60s", "true");
+    assert!(Command::new("kill").args(["-INT", &held.0.id().to_string()]).status().unwrap().success());
+    assert_eq!(held.0.wait().unwrap().code(), Some(73));
+    wait_until("it has thawed", || !is_frozen(&pond));
+    fs::create_dir(mnt.join("again")).unwrap();
+    pond.flush().ok();
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn writes_that_must_go_to_the_origin_wait_for_the_thaw_and_reads_do_not() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE, "--mode", "write-through"]).ok();
+    let mnt = pond.mnt();
+    write_and_sync(&mnt.join("a"), &pattern(1 << 20, 1));
+    let held = Held::start(&pond, "60s", "true");
+    let before = fs::metadata(pond.origin().join("a")).unwrap().modified().unwrap();
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..40 {
+            let (done, mnt) = (&done, &mnt);
+            scope.spawn(move || {
+                let file = File::options().write(true).open(mnt.join("a")).unwrap();
+                file.write_all_at(&pattern(4096, 2), number * 8192).unwrap();
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let mut block = vec![0; 4096];
+        File::open(mnt.join("a")).unwrap().read_exact_at(&mut block, 4096).unwrap();
+        assert!(block == pattern(1 << 20, 1)[4096..8192]);
+        assert_eq!(done.load(Ordering::SeqCst), 0);
+        assert_eq!(fs::metadata(pond.origin().join("a")).unwrap().modified().unwrap(), before);
+        held.go_on(&pond).ok();
+    });
+    assert_eq!(done.load(Ordering::SeqCst), 40);
+    let content = fs::read(pond.origin().join("a")).unwrap();
+    assert!((0..40).all(|number| content[number * 8192..][..4096] == pattern(4096, 2)));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn the_end_of_a_worker_and_of_the_mount_thaw_and_the_client_says_so() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let mnt = pond.mnt();
+    write_and_sync(&mnt.join("a"), &pattern(1 << 20, 1));
+    let held = Held::start(&pond, "60s", "true");
+    pond.kill_worker(daemon);
+    fs::create_dir(mnt.join("made")).unwrap();
+    assert!(pond.origin().join("made").exists());
+    held.go_on(&pond).refused(75, &["Do not trust the snapshot"]);
+    let file = File::options().write(true).open(mnt.join("a")).unwrap();
+    let held = Held::start(&pond, "60s", "true");
+    std::thread::scope(|scope| {
+        // It waits at the time of the signal, or comes too late.
+        scope.spawn(|| drop(fs::create_dir(mnt.join("waits"))));
+        file.write_all_at(&pattern(1 << 20, 2), 0).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(pond.signal(daemon, "-TERM"), 0);
+    });
+    held.go_on(&pond).refused(75, &["Do not trust the snapshot"]);
+    assert!(fs::read(pond.origin().join("a")).unwrap() == pattern(1 << 20, 2), "the end flushed it");
+}
