@@ -263,8 +263,7 @@ fn serve(
     let _ = front.forgetting.set(forgetting);
     let noted = journal.as_ref().map(|journal| journal.answered().clone());
     let standstill = front.standstill.clone();
-    let (socket, serving) =
-        relay::start(FileSystem::new(front.clone()), config, device.clone(), noted, standstill)?;
+    let (socket, serving) = relay::start(FileSystem::new(front.clone()), config, device.clone(), noted, standstill)?;
     let workers = Workers::start(config.n_threads.unwrap_or(1).min(WORKERS))?;
     Ok((serving, FuseDoor::new(device, front, socket, workers, journal)))
 }
