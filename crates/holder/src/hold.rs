@@ -240,8 +240,8 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             };
             let mut shown = watched.iter().map(|one| !one.revents().is_empty());
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
-            let signalled = shown.any(|shown| shown);
-            let mut passes_on = signalled;
+            // The signal itself may have ended the wait, before its byte was seen.
+            let mut passes_on = self.take_signals();
             if said && self.listen(&ours) && since.is_none() {
                 since = Some(Instant::now());
                 passes_on = true;
@@ -251,7 +251,6 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             }
             // One that takes over gets a signal only once it serves: it has not yet brought to flash what it must not
             // lose.
-            self.take_signals();
             if passes_on && (since.is_some() || served.is_some()) {
                 self.pass_on(&child);
             }
@@ -314,13 +313,17 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
     }
 
-    fn take_signals(&mut self) {
+    /// Notes which signals came. Returns whether any did.
+    fn take_signals(&mut self) -> bool {
+        let mut came = false;
         for (signal, shows) in &self.signals {
             let mut some = [0; 64];
             if rustix::net::recv(shows, &mut some[..], RecvFlags::DONTWAIT).is_ok_and(|(_, len)| len > 0) {
                 self.told_to_end = Some(*signal);
+                came = true;
             }
         }
+        came
     }
 }
 
