@@ -57,7 +57,11 @@ fn wait_for_end(processes: [u32; 2]) {
     // A process that nobody has waited for is gone all the same: everything that it had is closed.
     let is_there = |process: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| {
+            let fields: Vec<&str> = rest.split(' ').collect();
+            // The first thread may be gone before others that still have files open.
+            !matches!(fields[0], "Z" | "X") || fields.get(17).is_some_and(|threads| !matches!(*threads, "0" | "1"))
+        })
     };
     while processes.iter().any(is_there) && started.elapsed() < END_MAX {
         std::thread::sleep(Duration::from_millis(2));

@@ -173,7 +173,11 @@ impl Service {
 /// Whether a process has anything left. One that nobody has waited for has not.
 fn is_there(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| {
+        let fields: Vec<&str> = rest.split(' ').collect();
+        // The first thread may be gone before others that still have files open.
+        !matches!(fields[0], "Z" | "X") || fields.get(17).is_some_and(|threads| !matches!(*threads, "0" | "1"))
+    })
 }
 
 impl Drop for Service {

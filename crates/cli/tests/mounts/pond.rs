@@ -251,7 +251,11 @@ fn kill_with_workers(holder: &mut Child) {
     // A process that nobody has waited for is gone all the same: everything that it had is closed.
     let is_there = |worker: &u32| {
         let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| {
+            let fields: Vec<&str> = rest.split(' ').collect();
+            // The first thread may be gone before others that still have files open.
+            !matches!(fields[0], "Z" | "X") || fields.get(17).is_some_and(|threads| !matches!(*threads, "0" | "1"))
+        })
     };
     wait_until("the worker is gone, too", || !workers.iter().any(is_there));
 }
