@@ -292,7 +292,11 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         while let Ok(Received::Message(message, descriptor)) = receive(socket, false) {
             match (message, descriptor) {
                 (Message::Keep(name), Some(descriptor)) => drop(self.kept.insert(name, descriptor)),
-                (Message::Release(name), _) => drop(self.kept.remove(&name)),
+                (Message::Release(name), _) => {
+                    drop(self.kept.remove(&name));
+                    // A worker that is gone does not wait for it.
+                    let _ = send(socket, &Message::Release(name), None);
+                }
                 (Message::Note(name, text), _) => drop(self.notes.insert(name, text)),
                 (Message::Ready, _) => ready = true,
                 (Message::Ending, _) => self.ending = true,

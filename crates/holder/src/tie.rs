@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
@@ -17,6 +18,8 @@ pub(crate) const ARENA: &str = "arena";
 #[derive(Debug)]
 pub struct Tie {
     socket: OwnedFd,
+    /// Held from a question to its answer.
+    asking: Mutex<()>,
 }
 
 /// What a worker gets at its start.
@@ -56,7 +59,7 @@ impl Tie {
             }
         };
         let arena = Arena::map(kept.remove(ARENA).ok_or_else(gone)?, sizes)?;
-        Ok((Self { socket }, Inherited { arena, kept, notes, lives }))
+        Ok((Self { socket, asking: Mutex::default() }, Inherited { arena, kept, notes, lives }))
     }
 
     /// Keeps a descriptor for the workers to come, in place of an earlier one of that name.
@@ -67,12 +70,21 @@ impl Tie {
         send(&self.socket, &Message::Keep(name.to_owned()), Some(descriptor))
     }
 
-    /// Lets go of a descriptor.
+    /// Lets go of a descriptor. The holder has closed it on return: a removed file's space is free once this process
+    /// has closed it as well.
     ///
     /// # Errors
     /// As of [`keep`](Self::keep).
     pub fn release(&self, name: &str) -> io::Result<()> {
-        send(&self.socket, &Message::Release(name.to_owned()), None)
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        send(&self.socket, &Message::Release(name.to_owned()), None)?;
+        loop {
+            match receive(&self.socket, true)? {
+                Received::Message(Message::Release(released), _) if released == name => return Ok(()),
+                Received::End => return Err(io::ErrorKind::BrokenPipe.into()),
+                _ => {}
+            }
+        }
     }
 
     /// Keeps a text of at most 60 KiB.
