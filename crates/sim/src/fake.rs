@@ -374,7 +374,8 @@ mod tests {
         only.map_or(0..seeds, |seed| seed..seed + 1)
             .filter_map(|seed| {
                 let verbose = std::env::var("HEADPOND_SIM_SEED").is_ok();
-                let options = Options { ops: 300, verbose, ..Options::default() };
+                // It has no pool, and no memory that outlives it.
+                let options = Options { ops: 300, verbose, second_tail: Some(false), ..Options::default() };
                 let mut scenario = Scenario::new(seed, &options);
                 scenario.config.mode = mode;
                 scenario.fixed_mode();
