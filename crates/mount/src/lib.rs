@@ -49,6 +49,7 @@ mod without_kernel;
 
 pub use beside::Beside;
 pub use error::MountError;
+pub use fuse::connection::stands as connection_stands;
 pub use fuse::journal::{JournalRoom, RequestJournal};
 pub use fuse::mountpoint::daemon_is_gone;
 pub use fuse::source::{path_of_source, source_of};

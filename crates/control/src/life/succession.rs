@@ -17,10 +17,8 @@ use headpond_engine::TailSlots;
 use headpond_holder::{Arena, ArenaError, Inherited, Sizes, Tie};
 use headpond_mount::{
     DescriptorKeeper, JournalRoom, LastingMount, LedgerRoom, MountLedger, RequestJournal, can_send_again,
-    path_of_source, source_of,
+    connection_stands, path_of_source, source_of,
 };
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::mounts::CheckedPlaces;
 use crate::pool::ArenaTail;
@@ -168,10 +166,7 @@ impl Left {
 
     /// Whether the mount is still there.
     pub(crate) fn is_connected(&self) -> bool {
-        let mut polled = [PollFd::new(&self.connection, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Without an answer, the mount counts as there: the first request shows it.
-        poll(&mut polled, Some(&now)).is_err() || !polled[0].revents().contains(PollFlags::ERR)
+        connection_stands(&self.connection)
     }
 
     /// The open flash, with its lock.

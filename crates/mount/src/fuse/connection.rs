@@ -8,7 +8,7 @@
 //! ENOTCONN. The engine keeps what was answered before.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,13 +52,7 @@ impl Connection {
 
     /// Whether requests may still come.
     pub(crate) fn stands(&self) -> bool {
-        let mut polled = [PollFd::new(&*self.device, PollFlags::empty())];
-        loop {
-            match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-                Err(Errno::INTR) => {}
-                _ => return !polled[0].revents().contains(PollFlags::ERR),
-            }
-        }
+        stands(&*self.device)
     }
 
     /// Ends the connection, and says whether that worked. It needs the kernel's list of connections, where an entry
@@ -69,6 +63,18 @@ impl Connection {
         let listed = rustix::fs::open(CONNECTIONS, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let aborted = listed.and_then(|list| write_one(&list, &name));
         aborted.or_else(|_| own_list().and_then(|list| write_one(&list, &name))).is_ok() && !self.stands()
+    }
+}
+
+/// Whether requests may still come from a device of the kernel's.
+#[must_use]
+pub fn stands(device: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&device, PollFlags::empty())];
+    loop {
+        match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Err(Errno::INTR) => {}
+            _ => return !polled[0].revents().contains(PollFlags::ERR),
+        }
     }
 }
 
