@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use headpond_control::{Answer, ClientCommand, Daemon, Refusal, Size, describe_holders, holders};
+use headpond_control::{Answer, ClientCommand, Daemon, Refusal, Size, describe_holders, has_ended, holders};
 
 use crate::args::UnmountArgs;
 use crate::ask::{ask_status, confused};
@@ -54,16 +54,7 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
 /// Waits until the daemon's processes are gone: only then are the origin's volume and the flash free.
 fn wait_for_end(processes: [u32; 2]) {
     let started = Instant::now();
-    // A process that nobody has waited for is gone all the same: everything that it had is closed.
-    let is_there = |process: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| {
-            let fields: Vec<&str> = rest.split(' ').collect();
-            // The first thread may be gone before others that still have files open.
-            !matches!(fields[0], "Z" | "X") || fields.get(17).is_some_and(|threads| !matches!(*threads, "0" | "1"))
-        })
-    };
-    while processes.iter().any(is_there) && started.elapsed() < END_MAX {
+    while !processes.iter().all(|process| has_ended(*process)) && started.elapsed() < END_MAX {
         std::thread::sleep(Duration::from_millis(2));
     }
 }

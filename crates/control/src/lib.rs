@@ -23,6 +23,7 @@ mod settings;
 mod wording;
 
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
+pub use headpond_holder::has_ended;
 pub use life::{Ended, Running, Succession, hold_mount, shared_layout};
 pub use mounts::{
     CheckedPlaces, Detach, FS_TYPE, Holder, ListedMount, describe as describe_holders, detach, holders, mounted_on,

@@ -33,6 +33,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arena::{Arena, Sizes};
 use crate::message::{Message, Received, receive, send};
+use crate::process::is_stopped;
 
 /// Workers in a row that may fail to come up. Before the second comes a pause of [`PAUSE`], which doubles each time.
 const TRIES: u32 = 5;
@@ -265,7 +266,8 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             }
             (self.tell)(Told::Watching);
             let beat = (self.beats)();
-            quiet = if beat == last_beat && since.is_some() && !is_stopped(&child) { quiet + 1 } else { 0 };
+            // A worker that is stopped does not hang.
+            quiet = if beat == last_beat && since.is_some() && !is_stopped(child.id()) { quiet + 1 } else { 0 };
             last_beat = beat;
             let late = replaces && since.is_none() && started.elapsed() > NEW_PROGRAM;
             if quiet >= HANGS || late {
@@ -333,12 +335,6 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
 
 fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
-}
-
-/// Whether a debugger or a signal has stopped the worker. That is no hang.
-fn is_stopped(child: &Child) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 /// The exit status of a shell's child: that of the worker, or 128 and its signal.

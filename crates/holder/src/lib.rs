@@ -17,8 +17,10 @@
 mod arena;
 mod hold;
 mod message;
+mod process;
 mod tie;
 
 pub use arena::{Arena, ArenaError, Sizes};
 pub use hold::{Program, Told, hold};
+pub use process::has_ended;
 pub use tie::{Inherited, Tie};

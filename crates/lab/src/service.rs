@@ -4,6 +4,7 @@
 
 use crate::command;
 use crate::failure::{Failure, Result, check_interrupt};
+use headpond_holder::has_ended;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -115,7 +116,7 @@ impl Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let start = Instant::now();
-        while start.elapsed() < BOUND_MAX && bound.iter().any(|child| is_there(*child)) {
+        while start.elapsed() < BOUND_MAX && !bound.iter().all(|child| has_ended(*child)) {
             std::thread::sleep(BOUND_LOOK);
         }
     }
@@ -123,7 +124,7 @@ impl Service {
     /// Whether the process has not ended.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        is_there(self.pid())
+        !has_ended(self.pid())
     }
 
     /// The processes that it has started.
@@ -168,16 +169,6 @@ impl Service {
             let _ = kill_process(pid, signal);
         }
     }
-}
-
-/// Whether a process has anything left. One that nobody has waited for has not.
-fn is_there(process: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| {
-        let fields: Vec<&str> = rest.split(' ').collect();
-        // The first thread may be gone before others that still have files open.
-        !matches!(fields[0], "Z" | "X") || fields.get(17).is_some_and(|threads| !matches!(*threads, "0" | "1"))
-    })
 }
 
 impl Drop for Service {

@@ -2,26 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
-use headpond_base::{BatchNumber, Epoch, Generation, ObjectId, OwnerNumber, PoolId, Sequence, Stream};
-use headpond_format::{Addresses, Entry, Geometry, MemberName, Members, SegmentState};
-use headpond_log::{FillPolicy, Log, LogIo, LogStart, Segment, WriteId};
+mod start;
+
+use headpond_base::{ObjectId, Sequence, Stream};
+use headpond_format::{Entry, Geometry, SegmentState};
+use headpond_log::{FillPolicy, Log, LogIo, WriteId};
 
 /// An empty log.
 fn log() -> Log {
-    let geometry = Geometry::with_segment_bytes(4 << 20, 128 << 10);
-    let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
-    Log::new(LogStart {
-        pool: PoolId([5; 16]),
-        geometry,
-        addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
-        owner: OwnerNumber(1),
-        epoch: Epoch(1),
-        next_sequence: Sequence(1),
-        next_batch: BatchNumber(1),
-        next_generation: Generation(1),
-        segments: vec![free; geometry.segments as usize],
-        mutation: None,
-    })
+    Log::new(start::empty(Geometry::with_segment_bytes(4 << 20, 128 << 10)))
 }
 
 /// What the log wants done now: the writes, and how many syncs.

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
+mod start;
 mod world;
 
 use headpond_base::BLOCK;

@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
+mod start;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, Class, Epoch, Generation, ObjectId, OwnerNumber, PoolId, Sequence, Stream,
-};
-use headpond_format::{Addresses, Entry, Geometry, MemberName, Members, SegmentState, decode_batch};
-use headpond_log::{DataRecord, LeftError, Log, LogIo, LogStart, SecondTail, Segment, TailSlots, WriteId, left_by};
-
-const POOL: PoolId = PoolId([5; 16]);
+use headpond_base::{BLOCK, Block, Buf, Class, ObjectId, Sequence, Stream};
+use headpond_format::{Entry, Geometry, decode_batch};
+use headpond_log::{DataRecord, LeftError, Log, LogIo, SecondTail, TailSlots, WriteId, left_by};
 
 /// A batch with its entries.
 type Batch = (Buf, Vec<(Sequence, Entry)>);
@@ -47,7 +45,7 @@ impl Memory {
         assert_eq!(left.unreadable, 0);
         let read = |write: headpond_log::LeftWrite| {
             let entries = Entry::decode_all(decode_batch(&write.data).expect("a head").1).expect("entries");
-            assert_eq!(write.pool, POOL);
+            assert_eq!(write.pool, start::POOL);
             (write.data, entries)
         };
         left.writes.into_iter().map(read).collect()
@@ -55,20 +53,7 @@ impl Memory {
 }
 
 fn log() -> Log {
-    let geometry = Geometry::with_segment_bytes(16 << 20, 2 << 20);
-    let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
-    Log::new(LogStart {
-        pool: POOL,
-        geometry,
-        addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
-        owner: OwnerNumber(1),
-        epoch: Epoch(1),
-        next_sequence: Sequence(1),
-        next_batch: BatchNumber(1),
-        next_generation: Generation(1),
-        segments: vec![free; geometry.segments as usize],
-        mutation: None,
-    })
+    Log::new(start::empty(Geometry::with_segment_bytes(16 << 20, 2 << 20)))
 }
 
 fn record(first: u64, blocks: u32) -> DataRecord {

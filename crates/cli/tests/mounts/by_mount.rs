@@ -1,13 +1,12 @@
 //! The helpers of `mount` and `umount`: the same program under another name.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::lacking::has_root;
-use crate::pond::{Pond, SIZE, Said, is_mounted, pattern, write_and_sync};
+use crate::pond::{Pond, SIZE, Said, is_mounted, write_and_sync};
 
 /// headpond under a helper's name.
 fn helper(pond: &Pond, name: &str) -> PathBuf {
@@ -113,14 +112,7 @@ fn a_mount_that_lacks_a_limit_does_not_stay() {
 #[test]
 fn a_plain_umount_can_be_interrupted_and_a_forced_one_leaves_dirty_data_in_the_pool() {
     let pond = Pond::new();
-    // Slow enough that the flush is under way when it is interrupted.
-    pond.mount(&["--size", SIZE, "--model-disk", "hdd-7200"]).ok();
-    let file = File::create(pond.mnt().join("file")).unwrap();
-    for block in 0..600_u64 {
-        file.write_all_at(&pattern(4096, block), block * 37 * 65536).unwrap();
-    }
-    file.sync_all().unwrap();
-    drop(file);
+    pond.mount_slow_and_dirty();
     let mut command = Command::new(helper(&pond, "umount.fuse.headpond"));
     let mut umounting = command.arg(pond.mnt()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 8];

@@ -203,14 +203,7 @@ fn a_busy_mount_stays_and_says_who_uses_it() {
 #[test]
 fn an_interrupted_unmount_leaves_the_mount_as_it_was() {
     let pond = Pond::new();
-    // Slow enough that the flush is under way when it is interrupted.
-    pond.mount(&["--size", SIZE, "--model-disk", "hdd-7200"]).ok();
-    let file = File::create(pond.mnt().join("file")).unwrap();
-    for block in 0..600_u64 {
-        file.write_all_at(&pattern(4096, block), block * 37 * 65536).unwrap();
-    }
-    file.sync_all().unwrap();
-    drop(file);
+    pond.mount_slow_and_dirty();
     let mut unmount = headpond().arg("unmount").arg(pond.mnt()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 8];
     unmount.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();

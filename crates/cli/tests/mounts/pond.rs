@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -179,6 +180,17 @@ impl Pond {
         self.daemons[daemon].wait().unwrap().code().unwrap_or(-1)
     }
 
+    /// Mounts with a slow origin, and makes a file dirty at so many places that a flush is under way when a test
+    /// interrupts it.
+    pub fn mount_slow_and_dirty(&self) {
+        self.mount(&["--size", SIZE, "--model-disk", "hdd-7200"]).ok();
+        let file = fs::File::create(self.mnt().join("file")).unwrap();
+        for block in 0..600_u64 {
+            file.write_all_at(&pattern(4096, block), block * 37 * 65536).unwrap();
+        }
+        file.sync_all().unwrap();
+    }
+
     pub fn unmount(&self, more: &[&str]) -> Said {
         let mnt = self.mnt();
         let started = Instant::now();
@@ -248,16 +260,7 @@ fn kill_with_workers(holder: &mut Child) {
     let workers = children(holder.id());
     holder.kill().unwrap();
     holder.wait().unwrap();
-    // A process that nobody has waited for is gone all the same: everything that it had is closed.
-    let is_there = |worker: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| {
-            let fields: Vec<&str> = rest.split(' ').collect();
-            // The first thread may be gone before others that still have files open.
-            !matches!(fields[0], "Z" | "X") || fields.get(17).is_some_and(|threads| !matches!(*threads, "0" | "1"))
-        })
-    };
-    wait_until("the worker is gone, too", || !workers.iter().any(is_there));
+    wait_until("the worker is gone, too", || workers.iter().all(|worker| headpond_control::has_ended(*worker)));
 }
 
 /// The processes that a process has started.

@@ -4,22 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Compression, Epoch, Errno, Generation, Location,
-    MemberId, ObjectId, OwnerNumber, PoolId, Result, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, Block, Buf, BufMut, CacheMode, Class, Compression, Errno, Generation, Location, MemberId, ObjectId,
+    OwnerNumber, Result, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    Addresses, CheckpointHead, Codec, Entry, FrameKind, Geometry, MemberName, Members, PACKED_BLOCKS_MAX,
-    SUPERBLOCK_SLOTS, SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame,
-    encode_superblock, is_blank, pack, verify_packed,
+    CheckpointHead, Codec, Entry, FrameKind, Geometry, MemberName, Members, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS,
+    SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock,
+    is_blank, pack, verify_packed,
 };
 use headpond_log::{
-    DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan,
+    DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, TailEntry, WriteId, scan,
 };
+
+use crate::start::{self, POOL};
 
 pub const POOL_BYTES: u64 = 4 << 20;
 pub const SEGMENT_BYTES: usize = 128 << 10;
 const SECTOR: usize = 512;
-const POOL: PoolId = PoolId([5; 16]);
 /// Appends stop below this: one for each stream, and one more for the footers' sake.
 const RESERVE: usize = 6;
 
@@ -109,25 +110,11 @@ impl World {
 
     /// A log with so many open host segments.
     pub fn filling(host_segments: usize, number: u64) -> Self {
-        let geometry = geometry();
-        let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
-        let start = LogStart {
-            pool: POOL,
-            geometry,
-            addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
-            owner: OwnerNumber(1),
-            epoch: Epoch(1),
-            next_sequence: Sequence(1),
-            next_batch: BatchNumber(1),
-            next_generation: Generation(1),
-            segments: vec![free; geometry.segments as usize],
-            mutation: None,
-        };
         let mut world = Self {
             number,
             host_segments,
             seed: Seed(number.wrapping_mul(0x1234_5678_9abc_def1)),
-            log: Log::new(start),
+            log: Log::new(start::empty(geometry())),
             flash: Flash(vec![0; POOL_BYTES as usize]),
             unsynced: Vec::new(),
             syncing: None,
