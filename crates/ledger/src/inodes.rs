@@ -84,7 +84,7 @@ pub struct StoredInode {
     /// What leads to it.
     pub place: Option<PlaceRow>,
     marks: u64,
-    /// Its row, for whoever goes on with it.
+    /// Its row, for a part that goes on with it.
     pub entry: InodeEntry,
 }
 

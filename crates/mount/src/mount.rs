@@ -275,7 +275,7 @@ impl Mounted {
         &self.mountpoint
     }
 
-    /// A copy of the kernel's device, for whoever keeps the mount if this process ends.
+    /// A copy of the kernel's device, for the process that keeps the mount if this one ends.
     ///
     /// # Errors
     /// If no descriptor is left.

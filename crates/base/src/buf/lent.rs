@@ -1,4 +1,4 @@
-//! Buffers in memory that outlives the process, or that somebody else owns for another reason.
+//! Buffers in memory that outlives the process, or that another part of the program owns.
 //!
 //! The memory comes in slots. A slot is lent to one buffer, and comes home when the last view of that buffer is gone.
 //!

@@ -66,7 +66,7 @@ pub struct RequestJournal {
     left: Vec<Vec<u8>>,
 }
 
-/// The journal's side for whoever answers, from any thread.
+/// The journal's side for answers, which come from any thread.
 pub(crate) struct AnsweredInJournal {
     words: &'static [AtomicU64],
     small: usize,
