@@ -10,7 +10,7 @@ use crate::origin::{FileId, OriginChange, SpaceKind};
 use crate::outliving::OutlivingMemory;
 use crate::rng::Rng;
 use crate::sim::{Asked, Door, Sim};
-use crate::under_test::Restored;
+use crate::under_test::{Plugged, Refusal, Restored};
 
 /// Reads for recovery, with errors now and then.
 struct Reader<'a> {
@@ -31,6 +31,14 @@ impl FlashRead for Reader<'_> {
         }
         Ok(self.flash.read(offset, len))
     }
+}
+
+fn plugged<'a>(readers: &'a mut [Reader<'_>]) -> Vec<Plugged<'a>> {
+    let device = |reader: &'a mut Reader<'_>| {
+        let bytes = reader.flash.bytes();
+        Plugged { flash: reader, bytes }
+    };
+    readers.iter_mut().map(device).collect()
 }
 
 /// A change by others to the origin while headpond was away.
@@ -284,9 +292,8 @@ impl Sim<'_> {
             self.world.outliving.iter().for_each(OutlivingMemory::lose);
             // The operator answers the refusal with a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
-            self.world.flash = SimFlash::new(self.scenario.geometry.pool_bytes);
-            self.world.flash.set_geometry(self.scenario.geometry, self.scenario.devices);
-            self.format();
+            self.world.flash = self.scenario.devices();
+            self.format()?;
             self.damaged = true;
             // What each file lost with it is not known here, so the run ends after this start.
             self.over = true;
@@ -379,30 +386,29 @@ impl Sim<'_> {
 
     /// Reads the pool, now and then twice: recovery changes nothing and finds the same each time.
     fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
-        let bytes = self.world.flash.bytes();
         let mutation = self.options.mutation;
         let per_mille = self.world.faults.recovery_read;
         if per_mille > 0 {
             let rng = Rng::new(self.world.rng.next());
-            let mut reader = Reader { flash: &self.world.flash, rng, per_mille, failed: 0 };
-            let result = self.maker.recover(&mut reader, bytes, mutation);
-            let failed = reader.failed;
+            let mut readers = self.readers(rng, per_mille);
+            let result = self.maker.recover(&mut plugged(&mut readers), mutation);
+            let failed = readers.iter().map(|reader| reader.failed).sum::<u64>();
             self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
             if let (Err(why), 0) = (result, failed) {
                 return self.no_recovery(&why);
             }
         }
-        let rng = Rng::new(0);
-        let mut reader = Reader { flash: &self.world.flash, rng, per_mille: 0, failed: 0 };
-        let first = match self.maker.recover(&mut reader, bytes, mutation) {
+        let mut readers = self.readers(Rng::new(0), 0);
+        let first = match self.maker.recover(&mut plugged(&mut readers), mutation) {
             Ok(first) => first,
             Err(why) => return self.no_recovery(&why),
         };
         if self.thoroughness.second_recovery() {
+            let mut readers = self.readers(Rng::new(0), 0);
             let second = self
                 .maker
-                .recover(&mut reader, bytes, mutation)
-                .map_err(|why| format!("the second recovery failed: {why}"))?;
+                .recover(&mut plugged(&mut readers), mutation)
+                .map_err(|why| format!("the second recovery failed: {why:?}"))?;
             if first.objects() != second.objects() {
                 let (first, second) = (first.objects(), second.objects());
                 return Err(format!("two recoveries of one pool differ: {first:?} and {second:?}"));
@@ -417,12 +423,25 @@ impl Sim<'_> {
         Ok(Some(first))
     }
 
-    fn no_recovery(&self, why: &str) -> Result<Option<Box<dyn Restored>>, String> {
+    /// Readers of the devices that are plugged in.
+    fn readers(&self, mut rng: Rng, per_mille: u64) -> Vec<Reader<'_>> {
+        let devices = self.world.flash.all().iter().filter(|device| !device.unplugged);
+        // The first draws from the given stream itself, so that seeds with one device keep their histories.
+        devices
+            .map(|device| {
+                let own = rng.clone();
+                rng = Rng::new(rng.next());
+                Reader { flash: &device.flash, rng: own, per_mille, failed: 0 }
+            })
+            .collect()
+    }
+
+    fn no_recovery(&self, why: &Refusal) -> Result<Option<Box<dyn Restored>>, String> {
         if self.damaged {
-            self.world.trace(|| format!("the damaged pool is refused: {why}"));
+            self.world.trace(|| format!("the damaged pool is refused: {why:?}"));
             return Ok(None);
         }
-        Err(format!("recovery failed though no fault can explain it: {why}"))
+        Err(format!("recovery failed though no fault can explain it: {why:?}"))
     }
 
     /// Others changed this file. Dirty data of it must lead to a conflict, clean data must go.

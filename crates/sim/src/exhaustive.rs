@@ -20,7 +20,7 @@ use headpond_format::Geometry;
 use crate::content::{Content, ContentChange};
 use crate::flash::Cut;
 use crate::origin::{FileId, SpaceKind};
-use crate::scenario::{Faults, Options, Scenario};
+use crate::scenario::{Faults, MemberShape, Options, Scenario};
 use crate::sim::Sim;
 use crate::under_test::{Maker, Real};
 use crate::{Cases, Failure};
@@ -159,7 +159,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
     scenario.quota_blocks = None;
     scenario.mode_switches = false;
     (scenario.flash_delay, scenario.origin_delay) = (1, 1);
-    (scenario.devices, scenario.slow_device) = (1, (0, 1));
+    scenario.members = vec![MemberShape { bytes: scenario.geometry.pool_bytes, slowness: 1 }];
     scenario
 }
 
@@ -232,7 +232,7 @@ impl Sim<'_> {
             .map_err(|error| error.to_string())?;
         self.model.add_file(file, content);
         self.world.origin.sync_all();
-        self.format();
+        self.format()?;
         self.restart(true)?;
         self.drain()?;
         if self.doors.get(&file).is_none_or(|door| door.handles == 0) {

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, PoolId, UnixNanos};
+use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{
-    Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request,
-    RequestId, SecondTail, Served, Ticket, Verdict,
+    Attributes, Config, Effect, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request, RequestId,
+    SecondTail, Served, Ticket, Verdict,
 };
-use headpond_format::{Geometry, OriginName};
+use headpond_format::{Address, OriginName};
 
-use crate::under_test::{Known, Maker, Restored, UnderTest};
+use crate::scenario::Scenario;
+use crate::under_test::{Known, Maker, Plugged, Refusal, Restored, UnderTest};
 
 /// Planted bugs of the fake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -351,16 +352,11 @@ impl Restored for FakeRestored {
 }
 
 impl Maker for FakeMaker {
-    fn format(&self, _pool: PoolId, _geometry: Geometry, _mode: CacheMode) -> Vec<(u64, Buf)> {
-        Vec::new()
+    fn format(&self, _scenario: &Scenario, _mode: CacheMode) -> Result<Vec<(Address, Buf)>, String> {
+        Ok(Vec::new())
     }
 
-    fn recover(
-        &self,
-        _flash: &mut dyn FlashRead,
-        _bytes: u64,
-        _mutation: Option<Mutation>,
-    ) -> Result<Box<dyn Restored>, String> {
+    fn recover(&self, _devices: &mut [Plugged<'_>], _mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
         Ok(Box::new(FakeRestored(self.0)))
     }
 }

@@ -1,9 +1,8 @@
-//! Simulated flash with a volatile cache of its own. It is one device, or several that hold the pool's segments in
-//! turn and are one member of the pool.
+//! One simulated flash device, with a volatile cache of its own. `devices.rs` has all devices of a pool.
 //!
 //! Keeps true:
 //! - Reads see *live* bytes: every completed write. A power cut leaves *durable* bytes.
-//! - A sync of a device makes those of its writes durable that were complete when it was issued, and no others.
+//! - A sync makes those writes durable that were complete when it was issued, and no others.
 //! - At a power cut each write that is not durable, completed or in flight, is by itself kept, dropped, or torn into
 //!   any subset of its 512-byte sectors. They land in any order.
 //! - A failed sync may have lost any of the writes that it was for, and does not say which. A second sync that
@@ -15,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Stream};
-use headpond_format::{Geometry, decode_segment_head};
+use headpond_format::decode_segment_head;
 
 use crate::pages::Pages;
 use crate::rng::Rng;
@@ -39,11 +38,18 @@ pub(crate) enum WriteFate {
 #[derive(Clone, Debug)]
 struct Write {
     order: u64,
-    device: usize,
     offset: u64,
     data: Buf,
     /// The sectors that count, `None` for all. A failed write is there in part.
     sectors: Option<Vec<bool>>,
+}
+
+/// Where the segments of a device lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) start: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) slots: u64,
 }
 
 /// The device.
@@ -55,11 +61,9 @@ pub(crate) struct SimFlash {
     unsynced: Vec<Write>,
     in_flight: BTreeMap<u64, (u64, Buf)>,
     reads: BTreeMap<u64, (u64, u64)>,
-    /// By ticket and device.
-    syncs: BTreeMap<(u64, usize), u64>,
+    syncs: BTreeMap<u64, u64>,
     completed: u64,
-    geometry: Option<Geometry>,
-    devices: usize,
+    layout: Option<Layout>,
     /// A segment of zeros.
     zeros: Option<Buf>,
     /// The stream of each segment, from the last head that was written to it.
@@ -79,34 +83,18 @@ impl SimFlash {
             reads: BTreeMap::new(),
             syncs: BTreeMap::new(),
             completed: 0,
-            geometry: None,
-            devices: 1,
+            layout: None,
             zeros: None,
             streams: Vec::new(),
             opened: 0,
         }
     }
 
-    /// Tells how the pool is divided, so that faults can hit clean data only, and on how many devices it lies.
-    pub(crate) fn set_geometry(&mut self, geometry: Geometry, devices: usize) {
-        self.geometry = Some(geometry);
-        self.devices = devices;
-        self.zeros = Some(BufMut::zeroed(geometry.segment_bytes as usize).freeze());
-        self.streams = vec![None; geometry.segments as usize];
-    }
-
-    /// On how many devices the pool lies.
-    pub(crate) const fn devices(&self) -> usize {
-        self.devices
-    }
-
-    /// The device of a place: that of its segment, or the first device before the segments.
-    pub(crate) fn device_of(&self, offset: u64) -> usize {
-        let inside = self.geometry.and_then(|geometry| {
-            let inside = offset.checked_sub(geometry.segments_start)?;
-            Some(inside / u64::from(geometry.segment_bytes))
-        });
-        inside.map_or(0, |segment| segment as usize % self.devices)
+    /// Tells how the device is divided, so that faults can hit clean data only.
+    pub(crate) fn set_layout(&mut self, layout: Layout) {
+        self.layout = Some(layout);
+        self.zeros = Some(BufMut::zeroed(layout.segment_bytes as usize).freeze());
+        self.streams = vec![None; layout.slots as usize];
     }
 
     /// How many segments were opened since the device was made.
@@ -163,8 +151,7 @@ impl SimFlash {
         };
         apply(&mut self.live, offset, &data, sectors.as_deref());
         self.completed += 1;
-        let device = self.device_of(offset);
-        self.unsynced.push(Write { order: self.completed, device, offset, data, sectors });
+        self.unsynced.push(Write { order: self.completed, offset, data, sectors });
     }
 
     /// Bytes that are no longer needed become zeros, as most devices do it.
@@ -178,8 +165,7 @@ impl SimFlash {
         let Some(data) = self.zeros.as_ref().filter(|zeros| zeros.len() as u64 == len).cloned() else { return Ok(()) };
         apply(&mut self.live, offset, &data, None);
         self.completed += 1;
-        let device = self.device_of(offset);
-        self.unsynced.push(Write { order: self.completed, device, offset, data, sectors: None });
+        self.unsynced.push(Write { order: self.completed, offset, data, sectors: None });
         Ok(())
     }
 
@@ -205,19 +191,17 @@ impl SimFlash {
         self.live.read(offset, len)
     }
 
-    /// A sync is issued to all devices.
+    /// A sync is issued.
     pub(crate) fn start_sync(&mut self, ticket: u64) {
-        for device in 0..self.devices {
-            self.syncs.insert((ticket, device), self.completed);
-        }
+        self.syncs.insert(ticket, self.completed);
     }
 
-    /// A sync completes on one device.
-    pub(crate) fn finish_sync(&mut self, ticket: u64, device: usize) {
-        let Some(through) = self.syncs.remove(&(ticket, device)) else { return };
+    /// A sync completes.
+    pub(crate) fn finish_sync(&mut self, ticket: u64) {
+        let Some(through) = self.syncs.remove(&ticket) else { return };
         let durable = &mut self.durable;
         self.unsynced.retain(|write| {
-            let covered = write.device == device && write.order <= through;
+            let covered = write.order <= through;
             if covered {
                 apply(durable, write.offset, &write.data, write.sectors.as_deref());
             }
@@ -225,12 +209,12 @@ impl SimFlash {
         });
     }
 
-    /// A sync fails on one device: some of the writes that it was for are lost from the device's cache.
-    pub(crate) fn fail_sync(&mut self, ticket: u64, device: usize, rng: &mut Rng) {
-        let Some(through) = self.syncs.remove(&(ticket, device)) else { return };
+    /// A sync fails: some of the writes that it was for are lost from the device's cache.
+    pub(crate) fn fail_sync(&mut self, ticket: u64, rng: &mut Rng) {
+        let Some(through) = self.syncs.remove(&ticket) else { return };
         let (mut kept, mut lost) = (Vec::new(), Vec::new());
         for write in self.unsynced.drain(..) {
-            let forgotten = write.device == device && write.order <= through && rng.chance(500);
+            let forgotten = write.order <= through && rng.chance(500);
             if forgotten { lost.push(write) } else { kept.push(write) }
         }
         self.unsynced = kept;
@@ -304,18 +288,18 @@ impl SimFlash {
         self.reads.clear();
         self.syncs.clear();
         for segment in 0..self.streams.len() {
-            if let Some(geometry) = self.geometry {
-                self.notice_head(geometry.segments_start + segment as u64 * u64::from(geometry.segment_bytes));
+            if let Some(layout) = self.layout {
+                self.notice_head(layout.start + segment as u64 * layout.segment_bytes);
             }
         }
     }
 
     /// Keeps track of which segments hold clean data only.
     fn notice_head(&mut self, offset: u64) {
-        let Some(geometry) = self.geometry else { return };
-        let Some(inside) = offset.checked_sub(geometry.segments_start) else { return };
-        if inside % u64::from(geometry.segment_bytes) == 0 {
-            let segment = (inside / u64::from(geometry.segment_bytes)) as usize;
+        let Some(layout) = self.layout else { return };
+        let Some(inside) = offset.checked_sub(layout.start) else { return };
+        if inside % layout.segment_bytes == 0 {
+            let segment = (inside / layout.segment_bytes) as usize;
             let head = decode_segment_head(&self.live.read(offset, BLOCK));
             if let Some(stream) = self.streams.get_mut(segment) {
                 *stream = head.ok().map(|(head, _)| head.stream);
@@ -326,9 +310,9 @@ impl SimFlash {
     /// A head on its way to a segment's start counts already: faults must not take a segment's new life for its old
     /// one.
     fn notice_head_in(&mut self, offset: u64, data: &[u8]) {
-        let Some(geometry) = self.geometry else { return };
-        let Some(inside) = offset.checked_sub(geometry.segments_start) else { return };
-        let bytes = u64::from(geometry.segment_bytes);
+        let Some(layout) = self.layout else { return };
+        let Some(inside) = offset.checked_sub(layout.start) else { return };
+        let bytes = layout.segment_bytes;
         if inside % bytes == 0
             && let Some(stream) = self.streams.get_mut((inside / bytes) as usize)
         {
@@ -338,17 +322,16 @@ impl SimFlash {
     }
 
     fn stream_at(&self, offset: u64) -> Option<Stream> {
-        let geometry = self.geometry?;
-        let segment = offset.checked_sub(geometry.segments_start)? / u64::from(geometry.segment_bytes);
+        let layout = self.layout?;
+        let segment = offset.checked_sub(layout.start)? / layout.segment_bytes;
         *self.streams.get(segment as usize)?
     }
 
     /// Whether only clean data lies at `offset`: in a segment of the hot or the cold stream, but not in its head block.
     /// If the head is lost, that block still tells the segment's earlier life.
     pub(crate) fn is_clean_place(&self, offset: u64, len: usize) -> bool {
-        let Some(geometry) = self.geometry else { return false };
-        let at_head =
-            offset.checked_sub(geometry.segments_start).is_none_or(|i| i % u64::from(geometry.segment_bytes) == 0);
+        let Some(layout) = self.layout else { return false };
+        let at_head = offset.checked_sub(layout.start).is_none_or(|i| i % layout.segment_bytes == 0);
         !at_head
             && [offset, offset + len as u64 - 1]
                 .iter()
@@ -369,7 +352,7 @@ impl SimFlash {
 
     /// Flips one bit. With `clean_only`, in a segment with clean data only, if there is one.
     pub(crate) fn rot(&mut self, clean_only: bool, rng: &mut Rng) -> Option<u64> {
-        let start = self.geometry.map_or(0, |geometry| geometry.segments_start);
+        let start = self.layout.map_or(0, |layout| layout.start);
         let place = (0..64).find_map(|_| {
             let at = start + rng.below(self.bytes() - start);
             (!clean_only || self.is_clean_place(at, 1)).then_some(at)
@@ -454,27 +437,12 @@ mod tests {
             flash.start_write(2, BLOCK_U64, block(2)).unwrap();
             flash.start_sync(3);
             flash.finish_write(2, WriteFate::Done, &mut rng);
-            flash.finish_sync(3, 0);
+            flash.finish_sync(3);
             flash.power_cut(Cut::Random, &mut rng);
             assert_eq!(flash.read(0, BLOCK)[..], [1; BLOCK]);
             later_lost |= flash.read(BLOCK_U64, BLOCK)[..] == [0; BLOCK];
         }
         assert!(later_lost, "a write that was in flight when the sync was issued is never lost");
-    }
-
-    #[test]
-    fn a_sync_of_one_device_says_nothing_of_another() {
-        let mut rng = Rng::new(1);
-        let geometry = Geometry::with_segment_bytes(4 << 20, 128 << 10);
-        let mut flash = SimFlash::new(geometry.pool_bytes);
-        flash.set_geometry(geometry, 2);
-        let places = [0, 1].map(|segment| geometry.segments_start + segment * u64::from(geometry.segment_bytes));
-        write(&mut flash, 1, places[0] / BLOCK_U64, 1, &mut rng);
-        write(&mut flash, 2, places[1] / BLOCK_U64, 2, &mut rng);
-        flash.start_sync(3);
-        flash.finish_sync(3, 1);
-        flash.power_cut(Cut::DropAll, &mut rng);
-        assert_eq!(places.map(|place| flash.read(place, 1 << 12)[0]), [0, 2]);
     }
 
     #[test]
@@ -521,9 +489,9 @@ mod tests {
             let mut flash = SimFlash::new(1 << 16);
             write(&mut flash, 1, 0, 1, &mut rng);
             flash.start_sync(2);
-            flash.fail_sync(2, 0, &mut rng);
+            flash.fail_sync(2, &mut rng);
             flash.start_sync(3);
-            flash.finish_sync(3, 0);
+            flash.finish_sync(3);
             flash.power_cut(Cut::KeepAll, &mut rng);
             flash.read(0, BLOCK)[..] == [0; BLOCK]
         });

@@ -14,6 +14,7 @@ mod configuration;
 mod content;
 mod crash;
 mod destage_arguments;
+mod devices;
 mod exhaustive;
 #[cfg(test)]
 mod fake;
@@ -226,6 +227,9 @@ impl fmt::Display for Failure {
         }
         if self.options.names {
             f.write_str(" --names")?;
+        }
+        if self.options.members {
+            f.write_str(" --members")?;
         }
         if self.options.uses {
             f.write_str(" --uses")?;

@@ -48,7 +48,7 @@ struct Arguments {
     /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts
     #[arg(long)]
     untorn: bool,
-    /// Write this many host segments at once, on up to as many devices: 1 to 4. Without it: as each seed says
+    /// Write this many host segments at once: 1 to 4. Without it: as each seed says
     #[arg(long)]
     host_segments: Option<usize>,
     /// Whether there is a volume among the files. Without it: as each seed says
@@ -60,6 +60,9 @@ struct Arguments {
     /// Run histories of names: the name layer and the engine over an origin with directories
     #[arg(long)]
     names: bool,
+    /// Run histories of members: pools of up to five devices that are lost, come back, and are added and removed
+    #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
+    members: bool,
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         volumes: arguments.volumes,
         second_tail: arguments.second_tail,
         names: arguments.names,
+        members: arguments.members,
         uses: arguments.uses,
         planted: arguments.planted,
         ..Options::default()

@@ -1,6 +1,6 @@
 //! A run from its first operation to its last: the requests, and their times.
 
-use headpond_base::{CacheMode, Nanos, PoolId};
+use headpond_base::{CacheMode, Nanos};
 use headpond_engine::{Class, Compression, FlushId, Handling, Treatment};
 
 use crate::content::{Content, ContentChange};
@@ -70,7 +70,7 @@ pub(crate) fn run_scenario(
 impl Sim<'_> {
     /// Formats a pool. Some files exist already.
     fn start(&mut self) -> Result<(), String> {
-        self.format();
+        self.format()?;
         let mut rng = self.world.rng.clone();
         for index in 0..rng.below(self.scenario.files + 1) {
             let file = self.world.origin.create(&name(index));
@@ -92,10 +92,11 @@ impl Sim<'_> {
     }
 
     /// Makes the pool.
-    pub(crate) fn format(&mut self) {
-        for (offset, data) in self.maker.format(PoolId([7; 16]), self.scenario.geometry, self.mode) {
-            self.world.flash.put(offset, &data);
+    pub(crate) fn format(&mut self) -> Result<(), String> {
+        for (at, data) in self.maker.format(&self.scenario, self.mode)? {
+            self.world.flash.put(at, &data)?;
         }
+        Ok(())
     }
 
     /// One operation.

@@ -9,6 +9,8 @@ use headpond_engine::{
 };
 use headpond_format::Geometry;
 
+use crate::devices::{Device, Devices};
+use crate::flash::Layout;
 use crate::origin::SpaceKind;
 use crate::rng::Rng;
 
@@ -42,12 +44,14 @@ pub struct Options {
     pub names: bool,
     /// A bug planted in a history of names.
     pub planted: Option<crate::Planted>,
-    /// This many segments filled with host writes at once, on up to as many devices. Without it the seed decides.
+    /// This many segments filled with host writes at once. Without it the seed decides.
     pub host_segments: Option<usize>,
     /// Whether there is a volume among the files. Without it the seed decides.
     pub volumes: Option<bool>,
     /// Whether the pool has a second tail, in memory that outlives the daemon. Without it the seed decides.
     pub second_tail: Option<bool>,
+    /// A history of a pool of up to five members, which are lost, come back, and are added and removed.
+    pub members: bool,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in a history of uses.
@@ -73,6 +77,7 @@ impl Default for Options {
             host_segments: None,
             volumes: None,
             second_tail: None,
+            members: false,
             uses: false,
             planted_use: None,
         }
@@ -270,6 +275,28 @@ fn tail_slots(seed: u64, wanted: Option<bool>) -> Option<TailSlots> {
 /// The user of requests. Not the superuser, so that destage's writes differ from those that bypass the pool.
 pub(crate) const USER: u32 = 1000;
 
+/// A device of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemberShape {
+    pub(crate) bytes: u64,
+    /// How many times as long everything takes there.
+    pub(crate) slowness: u64,
+}
+
+/// The members of a seed's pool, of unequal sizes and speeds, and whether dirty data is mirrored.
+fn members(seed: u64, pool_bytes: u64, segment_bytes: u64) -> (Vec<MemberShape>, bool) {
+    let mut rng = Rng::for_part(seed, u64::MAX - 16);
+    let mirrors = rng.chance(600);
+    let count = *rng.pick(&[1, 2, 2, 2, 3, 3, 4, 5]);
+    let slow = rng.below(count);
+    let slowness = *rng.pick(&[1, 1, 8, 40]);
+    let shapes = (0..count).map(|index| MemberShape {
+        bytes: rng.between(pool_bytes / 2, pool_bytes * 3 / 2) / segment_bytes * segment_bytes,
+        slowness: if index == slow { slowness } else { 1 },
+    });
+    (shapes.collect(), mirrors)
+}
+
 /// The properties of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -309,10 +336,10 @@ pub(crate) struct Scenario {
     /// The longest time of a flash operation in nanoseconds, and of an origin operation.
     pub(crate) flash_delay: u64,
     pub(crate) origin_delay: u64,
-    /// The number of devices of the pool.
-    pub(crate) devices: usize,
-    /// One device, and how many times slower it is.
-    pub(crate) slow_device: (usize, u64),
+    /// The devices of the pool when it is made.
+    pub(crate) members: Vec<MemberShape>,
+    /// Whether two of several members have each dirty block.
+    pub(crate) mirrors: bool,
     /// The slots of memory that outlives the process, if the pool has a second tail there.
     pub(crate) tail_slots: Option<TailSlots>,
 }
@@ -440,8 +467,11 @@ impl Scenario {
                 weights.for_each(|(_, weight)| *weight /= 10);
             }
         }
-        let devices = own.between(1, config.host_segments as u64) as usize;
-        let slow_device = (own.below(devices as u64) as usize, if devices > 1 { *own.pick(&[1, 8, 40]) } else { 1 });
+        let (members, mirrors) = if options.members {
+            members(seed, pool_bytes, segment_bytes)
+        } else {
+            (vec![MemberShape { bytes: pool_bytes, slowness: 1 }], false)
+        };
         // If the origin is slower than the flash, hits seldom go there.
         let slow_flash = config.hits_to_origin > 0 && hits.chance(700);
         Self {
@@ -467,12 +497,26 @@ impl Scenario {
             origin_falls: *rng.pick(&[0, 500, 1000]),
             mode_switches: options.mode.is_none(),
             forgets: options.forgets && Rng::for_part(seed, u64::MAX - 8).chance(500),
-            devices,
-            slow_device,
+            members,
+            mirrors,
             tail_slots: tail_slots(seed, options.second_tail),
             flash_delay: if slow_flash { 20_000_000 } else { *rng.pick(&[100_000, 1_000_000, 20_000_000]) },
             origin_delay: if slow_flash { 1_000_000 } else { *rng.pick(&[1_000_000, 10_000_000, 50_000_000]) },
         }
+    }
+
+    /// The devices of the pool, empty.
+    pub(crate) fn devices(&self) -> Devices {
+        let device = |shape: &MemberShape| {
+            let mut device = Device::new(shape.bytes, shape.slowness);
+            device.flash.set_layout(Layout {
+                start: self.geometry.segments_start,
+                segment_bytes: u64::from(self.geometry.segment_bytes),
+                slots: u64::from(self.geometry.segments),
+            });
+            device
+        };
+        Devices::new(self.members.iter().map(device).collect())
     }
 
     /// Changes settings while requests are under way.

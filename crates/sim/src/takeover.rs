@@ -6,10 +6,10 @@
 //!
 //! Keeps true: it draws by itself, so that the rest of a seed stays what it was.
 
-use headpond_base::Buf;
-use headpond_engine::{FlashRead, LeftBehind, newest_superblock};
+use headpond_engine::{LeftBehind, newest_superblock};
 
-use crate::flash::{Cut, SimFlash, WriteFate};
+use crate::devices::AsIs;
+use crate::flash::{Cut, WriteFate};
 use crate::sim::Sim;
 
 /// Tickets of writes that no engine asked for.
@@ -49,9 +49,16 @@ impl Sim<'_> {
 
     /// What is left belongs to the last use of the pool: by that a start knows that the pool did not go on without it.
     fn check_use(&self, left: &LeftBehind) -> Result<(), String> {
-        match newest_superblock(&mut Present(&self.world.flash), self.world.flash.bytes()) {
-            Ok(superblock) if left.belongs_to(&superblock) => Ok(()),
-            Err(_) if self.damaged => Ok(()),
+        let superblocks: Vec<_> = self
+            .world
+            .flash
+            .all()
+            .iter()
+            .map(|device| newest_superblock(&mut AsIs(&device.flash), device.flash.bytes()))
+            .collect();
+        match superblocks.first() {
+            Some(Ok(superblock)) if left.belongs_to(superblock) => Ok(()),
+            Some(Err(_)) if self.damaged => Ok(()),
             found => Err(format!("{left:?} is not of the last use of the pool with {found:?}")),
         }
     }
@@ -65,16 +72,17 @@ impl Sim<'_> {
             let mut failing = self.deaths.chance(150).then(|| self.deaths.below(left.writes.len() as u64 + 1));
             for (index, write) in (0..).zip(&left.writes) {
                 let ticket = REDO_TICKETS + index;
-                self.world.flash.start_write(ticket, write.at.offset, write.data.clone())?;
+                self.world.flash.start_write(write.at, ticket, write.data.clone())?;
                 if failing == Some(index) {
                     break;
                 }
-                self.world.flash.finish_write(ticket, WriteFate::Done, &mut self.deaths);
+                let done = self.world.flash.finish_write(write.at.member, ticket, WriteFate::Done, &mut self.deaths)?;
             }
             if failing.take().is_none() {
-                self.world.flash.start_sync(REDO_TICKETS);
-                for device in 0..self.world.flash.devices() {
-                    self.world.flash.finish_sync(REDO_TICKETS, device);
+                for member in self.world.flash.members() {
+                    self.world.flash.start_sync(member, REDO_TICKETS)?;
+                    let done = self.world.flash.finish_sync(member, REDO_TICKETS, false, &mut self.deaths)?;
+                    self.world.trace(|| format!("redone on {member:?}: {done:?}"));
                 }
                 if let Some(outlived) = self.outlived.take() {
                     self.model.raise_floor(outlived);
@@ -93,15 +101,6 @@ impl Sim<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Reads the flash as it is now.
-struct Present<'a>(&'a SimFlash);
-
-impl FlashRead for Present<'_> {
-    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
-        Ok(self.0.read(offset, len))
     }
 }
 

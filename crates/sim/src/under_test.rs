@@ -1,11 +1,13 @@
 //! What the simulator drives: the real engine, or a trivial one in the simulator's own tests.
 
-use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
+use headpond_base::{Buf, CacheMode, MemberId, Nanos, ObjectId, PoolId};
 use headpond_engine::{
     Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, SecondTail,
     Ticket, Verdict, format_pool, recover_mutated,
 };
-use headpond_format::{Geometry, Identity, MemberName, OriginName, Witness};
+use headpond_format::{Address, Identity, MemberName, OriginName, Witness};
+
+use crate::scenario::Scenario;
 
 /// A running engine.
 pub(crate) trait UnderTest {
@@ -64,15 +66,20 @@ pub(crate) trait Restored {
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest>;
 }
 
+/// A device that a start is given.
+pub(crate) struct Plugged<'a> {
+    pub(crate) flash: &'a mut dyn FlashRead,
+    pub(crate) bytes: u64,
+}
+
+/// Why a pool is not taken into use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal(pub(crate) String);
+
 /// Makes engines.
 pub(crate) trait Maker: Sync {
-    fn format(&self, pool: PoolId, geometry: Geometry, mode: CacheMode) -> Vec<(u64, Buf)>;
-    fn recover(
-        &self,
-        flash: &mut dyn FlashRead,
-        bytes: u64,
-        mutation: Option<Mutation>,
-    ) -> Result<Box<dyn Restored>, String>;
+    fn format(&self, scenario: &Scenario, mode: CacheMode) -> Result<Vec<(Address, Buf)>, String>;
+    fn recover(&self, devices: &mut [Plugged<'_>], mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal>;
 }
 
 /// Makes the real thing.
@@ -185,19 +192,18 @@ impl Restored for Recovered {
 }
 
 impl Maker for Real {
-    fn format(&self, pool: PoolId, geometry: Geometry, mode: CacheMode) -> Vec<(u64, Buf)> {
-        format_pool(pool, MemberName(pool.0), geometry, None, mode)
+    fn format(&self, scenario: &Scenario, mode: CacheMode) -> Result<Vec<(Address, Buf)>, String> {
+        let pool = PoolId([7; 16]);
+        let writes = format_pool(pool, MemberName(pool.0), scenario.geometry, None, mode);
+        let first = |(offset, data)| (Address { member: MemberId(0), offset }, data);
+        Ok(writes.into_iter().map(first).collect())
     }
 
-    fn recover(
-        &self,
-        flash: &mut dyn FlashRead,
-        bytes: u64,
-        mutation: Option<Mutation>,
-    ) -> Result<Box<dyn Restored>, String> {
-        match recover_mutated(flash, bytes, mutation) {
+    fn recover(&self, devices: &mut [Plugged<'_>], mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
+        let Some(Plugged { flash, bytes }) = devices.first_mut() else { return Err(Refusal("no device".into())) };
+        match recover_mutated(*flash, *bytes, mutation) {
             Ok(recovered) => Ok(Box::new(recovered)),
-            Err(error) => Err(format!("{error:?}")),
+            Err(error) => Err(Refusal(format!("{error:?}"))),
         }
     }
 }

@@ -23,7 +23,7 @@ use headpond_format::Geometry;
 use crate::content::{ContentChange, WriterId};
 use crate::origin::{FileId, SpaceKind};
 use crate::rng::Rng;
-use crate::scenario::{Faults, Scenario, Treatments};
+use crate::scenario::{Faults, MemberShape, Scenario, Treatments};
 use crate::sim::Sim;
 
 /// The smallest segment that holds the largest write.
@@ -65,6 +65,7 @@ impl Scenario {
         let mut rng = Rng::for_part(seed, u64::MAX - 3);
         Self {
             geometry: Geometry::with_segment_bytes(POOL_BYTES, SEGMENT_BYTES),
+            members: vec![MemberShape { bytes: POOL_BYTES, slowness: 1 }],
             files: rng.between(1, 2),
             file_bytes: 4 << 20,
             write_bytes: UNIT,

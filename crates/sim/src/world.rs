@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use headpond_base::{BLOCK_U64, Buf, Errno, MemberId, Nanos, ObjectId};
-use headpond_engine::{Effect, Mutation, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
+use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
+use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 use headpond_format::Address;
 
 use crate::above::{Above, let_go};
 use crate::changed_range::changed_range;
-use crate::flash::{Cut, SimFlash, WriteFate};
+use crate::devices::Devices;
+use crate::flash::{Cut, WriteFate};
 use crate::origin::{FileId, Name, OriginChange, Reach, SimOrigin, SpaceKind};
 use crate::outliving::{Killed, OutlivingMemory, in_own_memory};
 use crate::rng::{Rng, mix};
@@ -27,15 +28,6 @@ pub(crate) enum NameOperation {
     Unlink(Name),
 }
 
-/// The byte of the pool's one member.
-fn on_the_device(at: Address) -> Result<u64, String> {
-    if at.member == MemberId(0) {
-        Ok(at.offset)
-    } else {
-        Err(format!("an effect for a member that there is not: {at:?}"))
-    }
-}
-
 /// An effect on its way.
 #[derive(Clone, Debug)]
 struct Flying {
@@ -44,8 +36,6 @@ struct Flying {
     /// What an origin sync reaches, or what an origin read found if it is done early.
     reach: Option<Reach>,
     early: Option<Result<Buf, Errno>>,
-    /// The device of the flash that a sync is for.
-    device: usize,
 }
 
 /// How many faults were injected since the engine was started.
@@ -74,11 +64,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     /// Whether the figure of free space is up to date: by itself, so that all else of a seed stays what it was.
     figures: Rng,
-    /// When further devices are done: the same.
-    devices: Rng,
-    slow_device: (usize, u64),
-    mutation: Option<Mutation>,
-    pub(crate) flash: SimFlash,
+    pub(crate) flash: Devices,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn UnderTest>>,
     /// The process died in the midst of a step, and nobody has started another.
@@ -126,16 +112,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(scenario: &Scenario, seed: u64, verbose: bool) -> Self {
-        let mut flash = SimFlash::new(scenario.geometry.pool_bytes);
-        flash.set_geometry(scenario.geometry, scenario.devices);
         Self {
             now: Nanos(1),
             rng: Rng::for_part(seed, u64::MAX - 1),
             figures: Rng::for_part(seed, u64::MAX - 6),
-            devices: Rng::for_part(seed, u64::MAX - 11),
-            slow_device: scenario.slow_device,
-            mutation: scenario.config.mutation,
-            flash,
+            flash: scenario.devices(),
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
             killed: false,
@@ -177,7 +158,6 @@ impl World {
         Self {
             rng: self.rng.clone(),
             figures: self.figures.clone(),
-            devices: self.devices.clone(),
             flash: self.flash.clone(),
             origin: self.origin.clone(),
             core: None,
@@ -246,8 +226,7 @@ impl World {
     fn start(&mut self, effect: Effect) -> Result<(), String> {
         let mut reach = None;
         let mut early = None;
-        let (mut device, mut parts) = (0, 0..0);
-        let (ticket, on_flash) = match &effect {
+        let (ticket, member) = match &effect {
             Effect::Reply { request, reply } => {
                 if let Some(file) = self.opening.remove(request)
                     && let Reply::Opened { object, .. } = reply
@@ -263,7 +242,9 @@ impl World {
             Effect::FlashTrim { at, len } => {
                 // A part of its own, so that seeds keep their histories.
                 let heeded = Rng::for_part(self.rng.clone().next(), 2).chance(500);
-                return if heeded { self.flash.trim(on_the_device(*at)?, *len) } else { Ok(()) };
+                let device = self.flash.of_mut(at.member)?;
+                let heeded = heeded && device.refuses(true).is_none();
+                return if heeded { device.flash.trim(at.offset, *len) } else { Ok(()) };
             }
             Effect::OriginRelease { object } => {
                 self.trace(|| format!("effect {effect:?}"));
@@ -282,36 +263,30 @@ impl World {
                 return Ok(());
             }
             Effect::FlashRead { ticket, at, len } => {
-                let offset = on_the_device(*at)?;
-                self.flash.start_read(ticket.0, offset, u64::from(*len))?;
-                device = self.flash.device_of(offset);
-                (*ticket, true)
+                self.flash.start_read(*at, ticket.0, u64::from(*len))?;
+                (*ticket, Some(at.member))
             }
             Effect::FlashWrite { ticket, at, data } => {
-                let offset = on_the_device(*at)?;
-                self.flash.start_write(ticket.0, offset, data.clone())?;
-                device = self.flash.device_of(offset);
-                (*ticket, true)
+                self.flash.start_write(*at, ticket.0, data.clone())?;
+                (*ticket, Some(at.member))
             }
             Effect::FlashSync { ticket, member } => {
-                on_the_device(Address { member: *member, offset: 0 })?;
-                self.flash.start_sync(ticket.0);
-                parts = 1..self.flash.devices();
-                (*ticket, true)
+                self.flash.start_sync(*member, ticket.0)?;
+                (*ticket, Some(*member))
             }
             Effect::OriginRead { ticket, object, offset, len } => {
                 // A read may find what was there when it was asked, or when it is answered.
                 if self.rng.chance(500) {
                     early = Some(self.file(*object)?.and_then(|file| self.origin.read(file, *offset, *len as usize)));
                 }
-                (*ticket, false)
+                (*ticket, None)
             }
             Effect::OriginSync { ticket, object } => {
                 reach = self.file(*object)?.ok().map(|file| self.origin.start_sync(file));
                 if let Some(above) = &mut self.above {
                     above.sync_begins(*ticket);
                 }
-                (*ticket, false)
+                (*ticket, None)
             }
             Effect::OriginNamespace { ticket, request } => {
                 self.names_started.push(*request);
@@ -319,7 +294,7 @@ impl World {
                     above.asks(*ticket, *request);
                     return Ok(());
                 }
-                (*ticket, false)
+                (*ticket, None)
             }
             Effect::OriginWrite { ticket, .. }
             | Effect::OriginZero { ticket, .. }
@@ -328,10 +303,10 @@ impl World {
             | Effect::OriginStamp { ticket, .. }
             | Effect::OriginSpace { ticket, .. }
             | Effect::PoolFailed { ticket }
-            | Effect::OriginSeek { ticket, .. } => (*ticket, false),
+            | Effect::OriginSeek { ticket, .. } => (*ticket, None),
         };
         self.check_order_of_origin(&effect)?;
-        let most = if on_flash { self.flash_delay } else { self.origin_delay };
+        let most = if member.is_some() { self.flash_delay } else { self.origin_delay };
         let mut delay = 1000 + self.rng.below(most);
         if self.rng.chance(self.faults.slow) {
             delay *= 50;
@@ -339,24 +314,12 @@ impl World {
         if self.rng.chance(self.faults.stuck) {
             delay += 20 * Nanos::SECOND.0;
         }
-        if on_flash {
-            delay *= self.slowness(device);
-        }
+        delay *= member.map_or(1, |member| self.flash.slowness(member));
         self.trace(|| format!("  start {ticket:?} {effect:?}"));
         let due = Nanos(self.now.0 + delay);
         let tie = self.rng.next();
-        for device in parts {
-            let delay = (1000 + self.devices.below(most)) * self.slowness(device);
-            let key = (Nanos(self.now.0 + delay), self.devices.next());
-            self.flying.insert(key, Flying { ticket, effect: effect.clone(), reach: None, early: None, device });
-        }
-        self.flying.insert((due, tie), Flying { ticket, effect, reach, early, device });
+        self.flying.insert((due, tie), Flying { ticket, effect, reach, early });
         Ok(())
-    }
-
-    /// How many times as long a device of the flash takes.
-    const fn slowness(&self, device: usize) -> u64 {
-        if device == self.slow_device.0 { self.slow_device.1 } else { 1 }
     }
 
     /// Two changes of one place in an origin file at the same time have no defined result.
@@ -450,14 +413,6 @@ impl World {
         self.hash =
             mix(self.hash ^ self.now.0 ^ ticket.0.rotate_left(32) ^ u64::from(matches!(outcome, Outcome::Failed(_))));
         self.trace(|| format!("  done  {ticket:?} {outcome:?}"));
-        // A sync of several devices is over with the last of them, or with the first that fails.
-        let others = self.flying.values().any(|other| other.ticket == ticket);
-        if others && matches!(outcome, Outcome::Done) && self.mutation != Some(Mutation::SyncOneDevice) {
-            return Ok(());
-        }
-        if others {
-            self.flying.retain(|_, other| other.ticket != ticket);
-        }
         self.complete(ticket, outcome);
         Ok(())
     }
@@ -486,8 +441,11 @@ impl World {
         let failed = |error| Ok(Outcome::Failed(error));
         let of = |result: Result<(), Errno>| Ok(result.map_or_else(Outcome::Failed, |()| Outcome::Done));
         match flying.effect {
-            Effect::FlashRead { ticket, .. } => {
-                let bytes = self.flash.finish_read(ticket.0);
+            Effect::FlashRead { ticket, at, .. } => {
+                let bytes = match self.flash.finish_read(at.member, ticket.0)? {
+                    Ok(bytes) => bytes,
+                    Err(errno) => return failed(errno),
+                };
                 if self.rng.chance(faults.flash_read) {
                     self.injected.flash_read += 1;
                     return failed(Errno::IO);
@@ -495,8 +453,8 @@ impl World {
                 Ok(Outcome::Bytes(bytes))
             }
             Effect::FlashWrite { ticket, at, data } => {
-                let fate = self.fate_of_write(at.offset, data.len());
-                self.flash.finish_write(ticket.0, fate, &mut self.rng);
+                let fate = self.fate_of_write(at, data.len())?;
+                let done = self.flash.finish_write(at.member, ticket.0, fate, &mut self.rng)?;
                 if faults.clean_rot > 0
                     && self.rng.chance(faults.clean_rot)
                     && self.flash.rot(true, &mut self.rng).is_some()
@@ -509,16 +467,12 @@ impl World {
                 {
                     self.injected.any_rot += 1;
                 }
-                if fate == WriteFate::Failed { failed(Errno::IO) } else { Ok(Outcome::Done) }
+                of(done)
             }
-            Effect::FlashSync { ticket, .. } => {
-                if self.rng.chance(faults.flash_sync) {
-                    self.injected.flash_write += 1;
-                    self.flash.fail_sync(ticket.0, flying.device, &mut self.rng);
-                    return failed(Errno::IO);
-                }
-                self.flash.finish_sync(ticket.0, flying.device);
-                Ok(Outcome::Done)
+            Effect::FlashSync { ticket, member } => {
+                let fails = self.rng.chance(faults.flash_sync);
+                self.injected.flash_write += u64::from(fails);
+                of(self.flash.finish_sync(member, ticket.0, fails, &mut self.rng)?)
             }
             Effect::OriginRead { object, offset, len, .. } => {
                 if self.origin_fails(faults.origin_read) {
@@ -688,25 +642,26 @@ impl World {
         fails
     }
 
-    fn fate_of_write(&mut self, offset: u64, len: usize) -> WriteFate {
+    fn fate_of_write(&mut self, at: Address, len: usize) -> Result<WriteFate, String> {
         let faults = self.faults;
         if self.rng.chance(faults.flash_write) {
             self.injected.flash_write += 1;
-            return WriteFate::Failed;
+            return Ok(WriteFate::Failed);
         }
-        if faults.clean_lost + faults.clean_misdirected > 0 && self.flash.is_clean_place(offset, len) {
+        let flash = &self.flash.of(at.member)?.flash;
+        if faults.clean_lost + faults.clean_misdirected > 0 && flash.is_clean_place(at.offset, len) {
             if self.rng.chance(faults.clean_lost) {
                 self.injected.hidden += 1;
-                return WriteFate::Lost;
+                return Ok(WriteFate::Lost);
             }
             if self.rng.chance(faults.clean_misdirected)
-                && let Some(place) = self.flash.other_clean_place(offset, len, &mut self.rng)
+                && let Some(place) = flash.other_clean_place(at.offset, len, &mut self.rng)
             {
                 self.injected.hidden += 1;
-                return WriteFate::Misdirected(place);
+                return Ok(WriteFate::Misdirected(place));
             }
         }
-        WriteFate::Done
+        Ok(WriteFate::Done)
     }
 
     fn origin_change(&self, effect: &Effect) -> Option<(FileId, OriginChange)> {

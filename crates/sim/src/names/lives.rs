@@ -87,8 +87,11 @@ impl Run {
             let above = env.world.above.as_ref().expect("names are a layer of their own");
             env.promises.begin(above.tree.names(), &env.world.origin);
         });
-        let mut recovered = with(|env| recover(&mut Reader(&env.world.flash), env.world.flash.bytes()))
-            .map_err(|error| format!("recovery failed though no fault can explain it: {error:?}"))?;
+        let mut recovered = with(|env| {
+            let flash = &env.world.flash.all()[0].flash;
+            recover(&mut Reader(flash), flash.bytes())
+        })
+        .map_err(|error| format!("recovery failed though no fault can explain it: {error:?}"))?;
         let mut boot = [1; 16];
         boot[..8].copy_from_slice(&self.boots.to_le_bytes());
         recovered.booted(boot);

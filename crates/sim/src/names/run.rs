@@ -1,8 +1,8 @@
 //! A history of names, as its seed says: from a fresh pool to the last look.
 
-use headpond_base::{CacheMode, Nanos, PoolId};
+use headpond_base::{CacheMode, MemberId, Nanos, PoolId};
 use headpond_engine::format_pool;
-use headpond_format::MemberName;
+use headpond_format::{Address, MemberName};
 
 use crate::above::Above;
 use crate::content::Content;
@@ -119,7 +119,7 @@ impl Run {
         with(|env| {
             for (offset, data) in format_pool(PoolId([7; 16]), MemberName([7; 16]), self.scenario.geometry, None, mode)
             {
-                env.world.flash.put(offset, &data);
+                env.world.flash.put(Address { member: MemberId(0), offset }, &data)?;
             }
             for name in [&b"d0"[..], b"d1"] {
                 let (tree, origin) = env.tree();

@@ -1,0 +1,222 @@
+//! The devices of a pool. Each has a size, a cache, a speed and faults of its own.
+//!
+//! Keeps true:
+//! - While a daemon runs, a member's number means one device: the one that its start found, or that was added.
+//! - A device that vanished answers ENODEV until another daemon starts: descriptors of a device that was pulled out do
+//!   not come back to life. With it goes its cache, as in a power cut. It may be back at a later start, and is old then.
+//! - A device that refuses writes does so until another daemon starts. It keeps what it had, and reads go on.
+
+use std::collections::BTreeMap;
+
+use headpond_base::{Buf, Errno, MemberId};
+use headpond_engine::FlashRead;
+use headpond_format::Address;
+
+use crate::flash::{Cut, SimFlash, WriteFate};
+use crate::rng::Rng;
+
+/// What a device does with what it is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Health {
+    /// Everything.
+    Well,
+    /// Reads.
+    RefusesWrites,
+    /// Nothing.
+    Away,
+}
+
+/// A device, plugged in or not.
+#[derive(Clone)]
+pub(crate) struct Device {
+    pub(crate) flash: SimFlash,
+    pub(crate) health: Health,
+    /// How many times as long everything takes.
+    slowness: u64,
+    /// It is left out of the next start.
+    pub(crate) unplugged: bool,
+}
+
+impl Device {
+    pub(crate) fn new(bytes: u64, slowness: u64) -> Self {
+        Self { flash: SimFlash::new(bytes), health: Health::Well, slowness, unplugged: false }
+    }
+
+    fn is_away(&self) -> bool {
+        self.health == Health::Away
+    }
+
+    /// Its error for a request, if it refuses that.
+    pub(crate) const fn refuses(&self, writes: bool) -> Option<Errno> {
+        match self.health {
+            Health::Away => Some(Errno::NODEV),
+            Health::RefusesWrites if writes => Some(Errno::IO),
+            Health::Well | Health::RefusesWrites => None,
+        }
+    }
+}
+
+/// All devices.
+#[derive(Clone)]
+pub(crate) struct Devices {
+    all: Vec<Device>,
+    /// The device of each member that the present daemon knows.
+    members: BTreeMap<MemberId, usize>,
+}
+
+impl Devices {
+    /// Devices for the first members of a pool, in the order of their numbers.
+    pub(crate) fn new(all: Vec<Device>) -> Self {
+        let members = (0..).map(MemberId).zip(0..all.len()).collect();
+        Self { all, members }
+    }
+
+    /// All of them, plugged in or not.
+    pub(crate) fn all(&self) -> &[Device] {
+        &self.all
+    }
+
+    /// All of them, to change them.
+    pub(crate) fn all_mut(&mut self) -> &mut [Device] {
+        &mut self.all
+    }
+
+    /// The device of a member. That an effect names another is a bug.
+    pub(crate) fn of(&self, member: MemberId) -> Result<&Device, String> {
+        let index = self.members.get(&member).ok_or_else(|| no_such(member))?;
+        Ok(&self.all[*index])
+    }
+
+    /// The same, to change it.
+    pub(crate) fn of_mut(&mut self, member: MemberId) -> Result<&mut Device, String> {
+        let index = self.members.get(&member).ok_or_else(|| no_such(member))?;
+        Ok(&mut self.all[*index])
+    }
+
+    /// The members that the present daemon knows.
+    pub(crate) fn members(&self) -> Vec<MemberId> {
+        self.members.keys().copied().collect()
+    }
+
+    /// How many times as long this member takes.
+    pub(crate) fn slowness(&self, member: MemberId) -> u64 {
+        self.of(member).map_or(1, |device| device.slowness)
+    }
+
+    /// Writes and makes durable at once: for formatting.
+    pub(crate) fn put(&mut self, at: Address, data: &Buf) -> Result<(), String> {
+        self.of_mut(at.member)?.flash.put(at.offset, data);
+        Ok(())
+    }
+
+    /// Segments that were opened, their copies included.
+    pub(crate) fn segments_opened(&self) -> u64 {
+        self.all.iter().map(|device| device.flash.segments_opened()).sum()
+    }
+
+    /// Writes that a power cut may drop.
+    pub(crate) fn unsynced_writes(&self) -> usize {
+        self.all.iter().map(|device| device.flash.unsynced_writes()).sum()
+    }
+
+    /// The power fails. Devices that were away have lost theirs before.
+    pub(crate) fn power_cut(&mut self, cut: Cut, rng: &mut Rng) {
+        self.all.iter_mut().for_each(|device| device.flash.power_cut(cut, rng));
+    }
+
+    /// The daemon dies, and the devices go on.
+    pub(crate) fn daemon_killed(&mut self, rng: &mut Rng) {
+        self.all.iter_mut().for_each(|device| device.flash.daemon_killed(rng));
+    }
+
+    /// The device of a member is pulled out, or breaks for good.
+    pub(crate) fn vanish(&mut self, member: MemberId, rng: &mut Rng) -> Result<(), String> {
+        let device = self.of_mut(member)?;
+        device.health = Health::Away;
+        device.flash.power_cut(Cut::Random, rng);
+        Ok(())
+    }
+
+    /// Flips one bit of one device.
+    pub(crate) fn rot(&mut self, clean_only: bool, rng: &mut Rng) -> Option<u64> {
+        // With one device there is nothing to draw, so seeds with one keep their histories.
+        let index = if self.all.len() > 1 { rng.below(self.all.len() as u64) as usize } else { 0 };
+        self.all[index].flash.rot(clean_only, rng)
+    }
+
+    /// A read is issued.
+    pub(crate) fn start_read(&mut self, at: Address, ticket: u64, len: u64) -> Result<(), String> {
+        let device = self.of_mut(at.member)?;
+        if device.is_away() { Ok(()) } else { device.flash.start_read(ticket, at.offset, len) }
+    }
+
+    /// A read completes.
+    pub(crate) fn finish_read(&mut self, member: MemberId, ticket: u64) -> Result<Result<Buf, Errno>, String> {
+        let device = self.of_mut(member)?;
+        Ok(device.refuses(false).map_or_else(|| Ok(device.flash.finish_read(ticket)), Err))
+    }
+
+    /// A write is issued.
+    pub(crate) fn start_write(&mut self, at: Address, ticket: u64, data: Buf) -> Result<(), String> {
+        let device = self.of_mut(at.member)?;
+        if device.is_away() { Ok(()) } else { device.flash.start_write(ticket, at.offset, data) }
+    }
+
+    /// A write completes.
+    pub(crate) fn finish_write(
+        &mut self,
+        member: MemberId,
+        ticket: u64,
+        fate: WriteFate,
+        rng: &mut Rng,
+    ) -> Result<Result<(), Errno>, String> {
+        let device = self.of_mut(member)?;
+        let refused = device.refuses(true);
+        let fate = if refused.is_some() { WriteFate::Lost } else { fate };
+        device.flash.finish_write(ticket, fate, rng);
+        Ok(match refused {
+            Some(errno) => Err(errno),
+            None if fate == WriteFate::Failed => Err(Errno::IO),
+            None => Ok(()),
+        })
+    }
+
+    /// A sync is issued.
+    pub(crate) fn start_sync(&mut self, member: MemberId, ticket: u64) -> Result<(), String> {
+        let device = self.of_mut(member)?;
+        if !device.is_away() {
+            device.flash.start_sync(ticket);
+        }
+        Ok(())
+    }
+
+    /// A sync completes.
+    pub(crate) fn finish_sync(
+        &mut self,
+        member: MemberId,
+        ticket: u64,
+        fails: bool,
+        rng: &mut Rng,
+    ) -> Result<Result<(), Errno>, String> {
+        let device = self.of_mut(member)?;
+        if let Some(errno) = device.refuses(true).or(fails.then_some(Errno::IO)) {
+            device.flash.fail_sync(ticket, rng);
+            return Ok(Err(errno));
+        }
+        device.flash.finish_sync(ticket);
+        Ok(Ok(()))
+    }
+}
+
+fn no_such(member: MemberId) -> String {
+    format!("an effect for a member that there is not: {member:?}")
+}
+
+/// Reads one device as it is now.
+pub(crate) struct AsIs<'a>(pub(crate) &'a SimFlash);
+
+impl FlashRead for AsIs<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        Ok(self.0.read(offset, len))
+    }
+}
