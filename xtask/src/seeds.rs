@@ -21,6 +21,14 @@ pub fn fresh_names(root: &Path) -> Result<String, String> {
     range(root, "fresh-names")
 }
 
+/// The range of histories of members, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_members(root: &Path) -> Result<String, String> {
+    range(root, "fresh-members")
+}
+
 fn range(root: &Path, word: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))
@@ -51,5 +59,6 @@ mod tests {
     fn the_tree_has_ranges() {
         assert!(fresh(&crate::tree::root()).is_ok());
         assert!(fresh_names(&crate::tree::root()).is_ok());
+        assert!(fresh_members(&crate::tree::root()).is_ok());
     }
 }

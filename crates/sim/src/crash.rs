@@ -6,9 +6,11 @@ use headpond_format::OriginName;
 
 use crate::content::Content;
 use crate::flash::{Cut, SimFlash};
+use crate::marker::{KEY, Marker};
 use crate::origin::{FileId, OriginChange, SpaceKind};
 use crate::outliving::OutlivingMemory;
 use crate::rng::Rng;
+use crate::roster::Roster;
 use crate::sim::{Asked, Door, Sim};
 use crate::under_test::{Plugged, Refusal, Restored};
 
@@ -18,6 +20,8 @@ struct Reader<'a> {
     rng: Rng,
     per_mille: u64,
     failed: u64,
+    /// It vanishes after so many reads.
+    lasts: u64,
 }
 
 impl FlashRead for Reader<'_> {
@@ -25,6 +29,10 @@ impl FlashRead for Reader<'_> {
         if offset + len as u64 > self.flash.bytes() {
             return Err(Errno::INVAL);
         }
+        if self.lasts == 0 {
+            return Err(Errno::NODEV);
+        }
+        self.lasts -= 1;
         if self.rng.chance(self.per_mille) {
             self.failed += 1;
             return Err(Errno::IO);
@@ -151,6 +159,7 @@ impl Sim<'_> {
             self.damaged = true;
         }
         self.outlives(cut.is_some());
+        self.world.was_covered = self.world.is_covered();
         self.world.lose_daemon(cut, origin_falls);
         self.boots += u64::from(origin_falls);
         self.requests.clear();
@@ -182,6 +191,9 @@ impl Sim<'_> {
         self.drain()?;
         // If the flash fails meanwhile it is not durable, and the next start finds the same again.
         self.settled_boots = (self.world.injected.flash_write == 0).then_some(self.boots);
+        if self.settled_boots.is_some() && !self.world.killed {
+            self.world.marker.begun();
+        }
         Ok(())
     }
 
@@ -293,16 +305,30 @@ impl Sim<'_> {
             // The operator answers the refusal with a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
             self.world.flash = self.scenario.devices();
+            self.world.marker = Marker::default();
+            self.roster = Roster::default();
             self.format()?;
             self.damaged = true;
             // What each file lost with it is not known here, so the run ends after this start.
             self.over = true;
         }
+        if self.options.members {
+            let mut rng = self.deaths.clone();
+            self.deaths.next();
+            self.replug(&mut rng);
+        }
         self.redo()?;
+        if self.options.members {
+            self.try_one_left_behind()?;
+        }
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());
         };
+        if self.options.members {
+            self.meet_members(&*restored)?;
+            self.world.marker.begin(&mut *restored);
+        }
         if let Some(outliving) = &mut self.world.outliving {
             restored.survive_in(outliving.second_tail()?);
         }
@@ -314,7 +340,7 @@ impl Sim<'_> {
         let mut boot = [1; 16];
         boot[..8].copy_from_slice(&self.boots.to_le_bytes());
         restored.booted(boot);
-        restored.adopt(OriginName { key: [9; 16], path: b"/origin".to_vec() });
+        restored.adopt(OriginName { key: KEY, path: b"/origin".to_vec() });
         for known in restored.objects() {
             let file = self.world.origin.by_identity(known.identity);
             let found = file.and_then(|file| self.describe(file, false));
@@ -386,11 +412,12 @@ impl Sim<'_> {
 
     /// Reads the pool, now and then twice: recovery changes nothing and finds the same each time.
     fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
+        let here = self.world.flash.here();
         let mutation = self.options.mutation;
         let per_mille = self.world.faults.recovery_read;
         if per_mille > 0 {
             let rng = Rng::new(self.world.rng.next());
-            let mut readers = self.readers(rng, per_mille);
+            let mut readers = self.readers(&here, rng, per_mille);
             let result = self.maker.recover(&mut plugged(&mut readers), mutation);
             let failed = readers.iter().map(|reader| reader.failed).sum::<u64>();
             self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
@@ -398,17 +425,20 @@ impl Sim<'_> {
                 return self.no_recovery(&why);
             }
         }
-        let mut readers = self.readers(Rng::new(0), 0);
-        let first = match self.maker.recover(&mut plugged(&mut readers), mutation) {
-            Ok(first) => first,
-            Err(why) => return self.no_recovery(&why),
+        if let Some(found) = self.lose_in_recovery() {
+            return Ok(Some(found));
+        }
+        let mut here = self.world.flash.here();
+        let first = loop {
+            match self.recover_from(&here) {
+                Ok(first) => break first,
+                Err(why) if self.brings_back_missing(&why) => here = self.world.flash.here(),
+                Err(why) => return self.no_recovery(&why),
+            }
         };
+        self.roster.given.clone_from(&here);
         if self.thoroughness.second_recovery() {
-            let mut readers = self.readers(Rng::new(0), 0);
-            let second = self
-                .maker
-                .recover(&mut plugged(&mut readers), mutation)
-                .map_err(|why| format!("the second recovery failed: {why:?}"))?;
+            let second = self.recover_from(&here).map_err(|why| format!("the second recovery failed: {why:?}"))?;
             if first.objects() != second.objects() {
                 let (first, second) = (first.objects(), second.objects());
                 return Err(format!("two recoveries of one pool differ: {first:?} and {second:?}"));
@@ -423,15 +453,35 @@ impl Sim<'_> {
         Ok(Some(first))
     }
 
-    /// Readers of the devices that are plugged in.
-    fn readers(&self, mut rng: Rng, per_mille: u64) -> Vec<Reader<'_>> {
-        let devices = self.world.flash.all().iter().filter(|device| !device.unplugged);
+    /// Reads the pool on these devices.
+    pub(crate) fn recover_from(&self, devices: &[usize]) -> Result<Box<dyn Restored>, Refusal> {
+        self.maker.recover(&mut plugged(&mut self.readers(devices, Rng::new(0), 0)), self.options.mutation)
+    }
+
+    /// The same, and one of them vanishes after so many reads. Returns whether it came to that.
+    pub(crate) fn recover_losing(
+        &self,
+        devices: &[usize],
+        vanishing: usize,
+        reads: u64,
+    ) -> (bool, Result<Box<dyn Restored>, Refusal>) {
+        let mut readers = self.readers(devices, Rng::new(0), 0);
+        for (_, reader) in devices.iter().zip(&mut readers).filter(|(device, _)| **device == vanishing) {
+            reader.lasts = reads;
+        }
+        let result = self.maker.recover(&mut plugged(&mut readers), self.options.mutation);
+        (readers.iter().any(|reader| reader.lasts == 0), result)
+    }
+
+    /// Readers of these devices.
+    fn readers(&self, devices: &[usize], mut rng: Rng, per_mille: u64) -> Vec<Reader<'_>> {
+        let devices = devices.iter().map(|index| &self.world.flash.all()[*index]);
         // The first draws from the given stream itself, so that seeds with one device keep their histories.
         devices
             .map(|device| {
                 let own = rng.clone();
                 rng = Rng::new(rng.next());
-                Reader { flash: &device.flash, rng: own, per_mille, failed: 0 }
+                Reader { flash: &device.flash, rng: own, per_mille, failed: 0, lasts: u64::MAX }
             })
             .collect()
     }

@@ -5,6 +5,7 @@
 //! - A device that vanished answers ENODEV until another daemon starts: descriptors of a device that was pulled out do
 //!   not come back to life. With it goes its cache, as in a power cut. It may be back at a later start, and is old then.
 //! - A device that refuses writes does so until another daemon starts. It keeps what it had, and reads go on.
+//! - A removed device holds bytes that mean nothing.
 
 use std::collections::BTreeMap;
 
@@ -33,17 +34,21 @@ pub(crate) struct Device {
     pub(crate) health: Health,
     /// How many times as long everything takes.
     slowness: u64,
-    /// It is left out of the next start.
-    pub(crate) unplugged: bool,
+    /// It was removed, and nobody gives it to a start again.
+    pub(crate) taken_out: bool,
 }
 
 impl Device {
     pub(crate) fn new(bytes: u64, slowness: u64) -> Self {
-        Self { flash: SimFlash::new(bytes), health: Health::Well, slowness, unplugged: false }
+        Self { flash: SimFlash::new(bytes), health: Health::Well, slowness, taken_out: false }
     }
 
     fn is_away(&self) -> bool {
         self.health == Health::Away
+    }
+
+    fn is_usable(&self) -> bool {
+        self.taken_out || self.health == Health::Well
     }
 
     /// Its error for a request, if it refuses that.
@@ -98,6 +103,62 @@ impl Devices {
         self.members.keys().copied().collect()
     }
 
+    /// The number of a member's device.
+    pub(crate) fn device_of(&self, member: MemberId) -> Result<usize, String> {
+        self.members.get(&member).copied().ok_or_else(|| no_such(member))
+    }
+
+    /// The member that a device is.
+    pub(crate) fn member_of(&self, device: usize) -> Option<MemberId> {
+        self.members.iter().find(|(_, of)| **of == device).map(|(member, _)| *member)
+    }
+
+    /// The devices that a start is given.
+    pub(crate) fn here(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|index| !self.all[*index].is_away()).collect()
+    }
+
+    /// The devices that are away, and might come back.
+    pub(crate) fn missing(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|index| self.all[*index].is_away() && !self.all[*index].taken_out).collect()
+    }
+
+    /// A device that is there and is no member.
+    pub(crate) fn unused(&self, rng: &mut Rng) -> Option<usize> {
+        let unused: Vec<usize> =
+            (0..self.all.len()).filter(|at| self.member_of(*at).is_none() && self.all[*at].is_usable()).collect();
+        if unused.is_empty() { None } else { Some(*rng.pick(&unused)) }
+    }
+
+    /// One device more.
+    pub(crate) fn plug_in(&mut self, device: Device) -> usize {
+        self.all.push(device);
+        self.all.len() - 1
+    }
+
+    /// From now on a member's number means this device.
+    pub(crate) fn name(&mut self, member: MemberId, device: usize) {
+        self.all[device].taken_out = false;
+        self.all[device].health = Health::Well;
+        self.members.insert(member, device);
+    }
+
+    /// What a start has found: the member of each of these devices.
+    pub(crate) fn meet(&mut self, devices: &[usize], places: &[Option<MemberId>]) {
+        let found = places.iter().zip(devices).filter_map(|(member, device)| Some(((*member)?, *device)));
+        self.members = found.collect();
+    }
+
+    /// A member was removed. Its device goes, with bytes that mean nothing.
+    pub(crate) fn take_out(&mut self, member: MemberId) -> Result<(), String> {
+        let device = self.of_mut(member)?;
+        device.flash.scribble();
+        device.taken_out = true;
+        device.health = Health::Away;
+        self.members.remove(&member);
+        Ok(())
+    }
+
     /// How many times as long this member takes.
     pub(crate) fn slowness(&self, member: MemberId) -> u64 {
         self.of(member).map_or(1, |device| device.slowness)
@@ -129,12 +190,10 @@ impl Devices {
         self.all.iter_mut().for_each(|device| device.flash.daemon_killed(rng));
     }
 
-    /// The device of a member is pulled out, or breaks for good.
-    pub(crate) fn vanish(&mut self, member: MemberId, rng: &mut Rng) -> Result<(), String> {
-        let device = self.of_mut(member)?;
-        device.health = Health::Away;
-        device.flash.power_cut(Cut::Random, rng);
-        Ok(())
+    /// A device is pulled out.
+    pub(crate) fn vanish(&mut self, device: usize, rng: &mut Rng) {
+        self.all[device].health = Health::Away;
+        self.all[device].flash.power_cut(Cut::Random, rng);
     }
 
     /// Flips one bit of one device.

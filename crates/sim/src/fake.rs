@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
+use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId, UnixNanos};
+use headpond_claim::ownership::Drawn;
 use headpond_engine::{
     Attributes, Config, Effect, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request, RequestId,
     SecondTail, Served, Ticket, Verdict,
 };
-use headpond_format::{Address, OriginName};
+use headpond_format::{Address, MemberState, OriginName};
 
 use crate::scenario::Scenario;
-use crate::under_test::{Known, Maker, Plugged, Refusal, Restored, UnderTest};
+use crate::under_test::{Known, ListChange, Maker, MemberNow, Plugged, Refusal, Restored, UnderTest};
 
 /// Planted bugs of the fake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -297,6 +298,16 @@ impl UnderTest for Fake {
         0
     }
 
+    fn change_members(&mut self, _id: RequestId, _change: ListChange) {}
+
+    fn members(&self) -> Vec<MemberNow> {
+        Vec::new()
+    }
+
+    fn exposed_blocks(&self) -> u64 {
+        0
+    }
+
     fn told(&self) -> String {
         String::new()
     }
@@ -343,6 +354,36 @@ impl Restored for FakeRestored {
     fn last_host_batch(&self) -> u64 {
         0
     }
+
+    fn places(&self) -> Vec<Option<MemberId>> {
+        Vec::new()
+    }
+
+    fn members(&self) -> Vec<MemberState> {
+        Vec::new()
+    }
+
+    fn list_generation(&self) -> u64 {
+        0
+    }
+
+    fn last_epoch(&self) -> u64 {
+        0
+    }
+
+    fn last_claim(&self) -> Drawn {
+        [0; 16]
+    }
+
+    fn counter(&self) -> u64 {
+        0
+    }
+
+    fn epoch(&self) -> u64 {
+        1
+    }
+
+    fn claim(&mut self, _claim: Drawn) {}
 
     fn survive_in(&mut self, _second_tail: SecondTail) {}
 

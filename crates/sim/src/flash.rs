@@ -97,6 +97,33 @@ impl SimFlash {
         self.streams = vec![None; layout.slots as usize];
     }
 
+    /// Where its segments lie.
+    pub(crate) const fn layout(&self) -> Option<Layout> {
+        self.layout
+    }
+
+    /// More bytes, all zeros, for so many more segments.
+    pub(crate) fn grow(&mut self, segments: u64) {
+        let Some(layout) = &mut self.layout else { return };
+        layout.slots += segments;
+        self.streams.resize(layout.slots as usize, None);
+        let bytes = self.live.len() + (segments * layout.segment_bytes) as usize;
+        self.live.resize(bytes);
+        self.durable.resize(bytes);
+    }
+
+    /// Other bytes everywhere: whatever was there counts no more.
+    pub(crate) fn scribble(&mut self) {
+        let mut junk = BufMut::zeroed(BLOCK);
+        junk.fill(0x5a);
+        let junk = junk.freeze();
+        for block in 0..self.bytes() / BLOCK_U64 {
+            self.put(block * BLOCK_U64, &junk);
+        }
+        self.unsynced.clear();
+        self.forget_requests();
+    }
+
     /// How many segments were opened since the device was made.
     pub(crate) const fn segments_opened(&self) -> u64 {
         self.opened
@@ -157,6 +184,9 @@ impl SimFlash {
     /// Bytes that are no longer needed become zeros, as most devices do it.
     pub(crate) fn trim(&mut self, offset: u64, len: u64) -> Result<(), String> {
         let end = offset + len;
+        if end > self.bytes() {
+            return Err(format!("flash trim of {len} bytes at {offset}: beyond the device"));
+        }
         let written = self.in_flight.values().any(|(at, data)| *at < end && offset < at + data.len() as u64);
         let read = self.reads.values().any(|(at, len)| *at < end && offset < at + len);
         if written || read {

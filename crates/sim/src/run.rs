@@ -14,6 +14,9 @@ use crate::{Failure, HistorySums};
 /// Separates the draws of settings from those of operations.
 const SETTINGS: u64 = 1 << 40;
 
+/// Separates the draws of what happens to members.
+const MEMBERS: u64 = 1 << 41;
+
 /// Memory kept for buffers of each size, as much as most simulated pools have. Simulated devices hold the written
 /// ones, and release all at a run's end.
 const KEPT_BYTES: usize = 16 << 20;
@@ -45,6 +48,9 @@ pub(crate) fn run_scenario(
             let mut own = Rng::for_part(seed, SETTINGS + u64::from(index));
             if sim.scenario.settings_change && own.chance(40) {
                 sim.configure(&mut own)?;
+            }
+            if options.members {
+                sim.disturb_members(&mut Rng::for_part(seed, MEMBERS + u64::from(index)))?;
             }
             sim.operate(&mut Rng::for_part(seed, u64::from(index)))?;
             sim.follow_a_death()?;

@@ -340,6 +340,10 @@ pub(crate) struct Scenario {
     pub(crate) members: Vec<MemberShape>,
     /// Whether two of several members have each dirty block.
     pub(crate) mirrors: bool,
+    /// Of a thousand operations so many are preceded by a loss of a member, or a change of the list.
+    pub(crate) disturbances: u64,
+    /// How many losses may cost data.
+    pub(crate) uncovered_losses: u64,
     /// The slots of memory that outlives the process, if the pool has a second tail there.
     pub(crate) tail_slots: Option<TailSlots>,
 }
@@ -467,6 +471,9 @@ impl Scenario {
                 weights.for_each(|(_, weight)| *weight /= 10);
             }
         }
+        let mut own = Rng::for_part(seed, u64::MAX - 17);
+        let disturbances = if options.members { *own.pick(&[3, 20, 60]) } else { 0 };
+        let uncovered_losses = u64::from(options.members && own.chance(150));
         let (members, mirrors) = if options.members {
             members(seed, pool_bytes, segment_bytes)
         } else {
@@ -499,6 +506,8 @@ impl Scenario {
             forgets: options.forgets && Rng::for_part(seed, u64::MAX - 8).chance(500),
             members,
             mirrors,
+            disturbances,
+            uncovered_losses,
             tail_slots: tail_slots(seed, options.second_tail),
             flash_delay: if slow_flash { 20_000_000 } else { *rng.pick(&[100_000, 1_000_000, 20_000_000]) },
             origin_delay: if slow_flash { 1_000_000 } else { *rng.pick(&[1_000_000, 10_000_000, 50_000_000]) },

@@ -14,6 +14,7 @@ use crate::content::{Content, ContentChange, WriterId, fill};
 use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
 use crate::rng::Rng;
+use crate::roster::{Change, Roster};
 use crate::scenario::{Options, Scenario, USER};
 use crate::thoroughness::Thoroughness;
 use crate::under_test::Maker;
@@ -74,6 +75,10 @@ pub(crate) enum Asked {
     },
     StatusEnds,
     Configure,
+    /// Another list of members.
+    Members {
+        change: Change,
+    },
     /// The findings of a start are durable.
     Settled,
 }
@@ -151,6 +156,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) outlived: Option<Moment>,
     /// A daemon has ended, and nobody has looked at the files since.
     pub(crate) unseen_end: bool,
+    /// What is known of the members.
+    pub(crate) roster: Roster,
     /// Deaths of the process, by themselves, so that all else of a seed stays what it was.
     pub(crate) deaths: Rng,
 }
@@ -189,6 +196,7 @@ impl<'a> Sim<'a> {
             meddled_away: BTreeSet::new(),
             outlived: None,
             unseen_end: false,
+            roster: Roster::default(),
             deaths: Rng::for_part(seed, u64::MAX - 15),
         }
     }

@@ -49,18 +49,13 @@ impl Sim<'_> {
 
     /// What is left belongs to the last use of the pool: by that a start knows that the pool did not go on without it.
     fn check_use(&self, left: &LeftBehind) -> Result<(), String> {
-        let superblocks: Vec<_> = self
-            .world
-            .flash
-            .all()
-            .iter()
-            .map(|device| newest_superblock(&mut AsIs(&device.flash), device.flash.bytes()))
-            .collect();
-        match superblocks.first() {
-            Some(Ok(superblock)) if left.belongs_to(superblock) => Ok(()),
-            Some(Err(_)) if self.damaged => Ok(()),
-            found => Err(format!("{left:?} is not of the last use of the pool with {found:?}")),
+        let flash = &self.world.flash;
+        let devices = flash.here().into_iter().map(|index| &flash.all()[index].flash);
+        let superblocks: Vec<_> = devices.map(|device| newest_superblock(&mut AsIs(device), device.bytes())).collect();
+        if superblocks.iter().flatten().any(|found| left.belongs_to(found)) || self.damaged {
+            return Ok(());
         }
+        Err(format!("{left:?} is not of the last use of the pool with {superblocks:?}"))
     }
 
     /// Does on flash what the last process left. It may die over it, and the power may fail.
@@ -76,7 +71,9 @@ impl Sim<'_> {
                 if failing == Some(index) {
                     break;
                 }
-                let done = self.world.flash.finish_write(write.at.member, ticket, WriteFate::Done, &mut self.deaths)?;
+                let (member, rng) = (write.at.member, &mut self.deaths);
+                let done = self.world.flash.finish_write(member, ticket, WriteFate::Done, rng)?;
+                self.world.trace(|| format!("redone at {:?}: {done:?}", write.at));
             }
             if failing.take().is_none() {
                 for member in self.world.flash.members() {

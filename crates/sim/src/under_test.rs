@@ -1,12 +1,14 @@
 //! What the simulator drives: the real engine, or a trivial one in the simulator's own tests.
 
-use headpond_base::{Buf, CacheMode, MemberId, Nanos, ObjectId, PoolId};
+use headpond_base::{Buf, CacheMode, MemberId, Nanos, ObjectId};
+use headpond_claim::ownership::Drawn;
 use headpond_engine::{
     Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, SecondTail,
     Ticket, Verdict, format_pool, recover_mutated,
 };
-use headpond_format::{Address, Identity, MemberName, OriginName, Witness};
+use headpond_format::{Address, Identity, Member, MemberName, MemberState, OriginName, Witness};
 
+use crate::marker::POOL;
 use crate::scenario::Scenario;
 
 /// A running engine.
@@ -24,6 +26,11 @@ pub(crate) trait UnderTest {
     fn sequential_writes(&self) -> Option<u64>;
     /// The last host batch that it says is durable.
     fn durable_host_batch(&self) -> u64;
+    fn change_members(&mut self, id: RequestId, change: ListChange);
+    /// All members that the pool has had, in the order of their numbers.
+    fn members(&self) -> Vec<MemberNow>;
+    /// Dirty blocks that fewer members have than they should.
+    fn exposed_blocks(&self) -> u64;
     /// All its counters, as text.
     fn told(&self) -> String;
     /// The requests under way, with what each waits for, as text.
@@ -46,6 +53,30 @@ pub(crate) struct Known {
     pub(crate) told: String,
 }
 
+/// Another list of members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ListChange {
+    Add(Member),
+    Grow {
+        member: MemberId,
+        bytes: u64,
+    },
+    /// With no slots left it is removed.
+    Empty {
+        member: MemberId,
+        slots_left: u32,
+    },
+    Scrub,
+}
+
+/// A member, as the engine sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MemberNow {
+    pub(crate) state: MemberState,
+    /// Dirty blocks that it alone has.
+    pub(crate) alone: u64,
+}
+
 /// A pool that was read, and is not yet in use.
 pub(crate) trait Restored {
     fn objects(&self) -> Vec<Known>;
@@ -61,6 +92,19 @@ pub(crate) trait Restored {
     fn last_host_batch(&self) -> u64;
     /// Host batches on flash after a missing one.
     fn beyond_gap(&self) -> u64;
+    /// The member that each of the devices is. `None`: it is old, and nothing on it counts.
+    fn places(&self) -> Vec<Option<MemberId>>;
+    /// The states of all members that the pool has had.
+    fn members(&self) -> Vec<MemberState>;
+    fn list_generation(&self) -> u64;
+    /// The epoch, the claim and the counter that the last use left.
+    fn last_epoch(&self) -> u64;
+    fn last_claim(&self) -> Drawn;
+    fn counter(&self) -> u64;
+    /// The epoch of the use that begins.
+    fn epoch(&self) -> u64;
+    /// Gives that use a claim.
+    fn claim(&mut self, claim: Drawn);
     /// What the engine acknowledges outlives it in this memory.
     fn survive_in(&mut self, second_tail: SecondTail);
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest>;
@@ -118,6 +162,16 @@ impl UnderTest for Engine {
 
     fn durable_host_batch(&self) -> u64 {
         self.stats().durable_host_batch
+    }
+
+    fn change_members(&mut self, _id: RequestId, _change: ListChange) {}
+
+    fn members(&self) -> Vec<MemberNow> {
+        vec![MemberNow { state: MemberState::InUse, alone: self.stats().dirty_blocks }]
+    }
+
+    fn exposed_blocks(&self) -> u64 {
+        0
     }
 
     fn told(&self) -> String {
@@ -182,6 +236,38 @@ impl Restored for Recovered {
         Self::beyond_gap(self)
     }
 
+    fn places(&self) -> Vec<Option<MemberId>> {
+        vec![Some(MemberId(0))]
+    }
+
+    fn members(&self) -> Vec<MemberState> {
+        self.superblock().members.iter().map(|(_, member)| member.state).collect()
+    }
+
+    fn list_generation(&self) -> u64 {
+        self.superblock().members.generation()
+    }
+
+    fn last_epoch(&self) -> u64 {
+        self.superblock().epoch.0
+    }
+
+    fn last_claim(&self) -> Drawn {
+        self.superblock().claim
+    }
+
+    fn counter(&self) -> u64 {
+        self.superblock().counter
+    }
+
+    fn epoch(&self) -> u64 {
+        Self::epoch(self).0
+    }
+
+    fn claim(&mut self, claim: Drawn) {
+        Self::claim(self, claim);
+    }
+
     fn survive_in(&mut self, second_tail: SecondTail) {
         Self::survive_in(self, second_tail);
     }
@@ -193,8 +279,7 @@ impl Restored for Recovered {
 
 impl Maker for Real {
     fn format(&self, scenario: &Scenario, mode: CacheMode) -> Result<Vec<(Address, Buf)>, String> {
-        let pool = PoolId([7; 16]);
-        let writes = format_pool(pool, MemberName(pool.0), scenario.geometry, None, mode);
+        let writes = format_pool(POOL, MemberName(POOL.0), scenario.geometry, None, mode);
         let first = |(offset, data)| (Address { member: MemberId(0), offset }, data);
         Ok(writes.into_iter().map(first).collect())
     }

@@ -4,6 +4,8 @@
 //! any order; the same seed gives the same world. The engine's rules of conduct (no two writes
 //! to one place at once, no origin write that runs out of space it could have reserved) are checked here.
 
+mod losses;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -11,10 +13,12 @@ use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 use headpond_format::Address;
 
+use self::losses::Loss;
 use crate::above::{Above, let_go};
 use crate::changed_range::changed_range;
 use crate::devices::Devices;
 use crate::flash::{Cut, WriteFate};
+use crate::marker::Marker;
 use crate::origin::{FileId, Name, OriginChange, Reach, SimOrigin, SpaceKind};
 use crate::outliving::{Killed, OutlivingMemory, in_own_memory};
 use crate::rng::{Rng, mix};
@@ -65,6 +69,20 @@ pub(crate) struct World {
     /// Whether the figure of free space is up to date: by itself, so that all else of a seed stays what it was.
     figures: Rng,
     pub(crate) flash: Devices,
+    pub(crate) marker: Marker,
+    /// Members are lost here only as `membership.rs` allows it.
+    pub(crate) members_family: bool,
+    pub(crate) mirrors: bool,
+    /// The last loss that the pool has not made up for.
+    pub(crate) lost: Option<Loss>,
+    /// The last daemon left the pool as `is_covered` says.
+    pub(crate) was_covered: bool,
+    /// How many losses may still cost data.
+    pub(crate) uncovered_losses: u64,
+    /// Bits have rotted that only other members still have.
+    pub(crate) rotten: bool,
+    /// A loss cost data.
+    pub(crate) uncovered: bool,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn UnderTest>>,
     /// The process died in the midst of a step, and nobody has started another.
@@ -117,6 +135,14 @@ impl World {
             rng: Rng::for_part(seed, u64::MAX - 1),
             figures: Rng::for_part(seed, u64::MAX - 6),
             flash: scenario.devices(),
+            marker: Marker::default(),
+            members_family: scenario.disturbances > 0,
+            mirrors: scenario.mirrors,
+            lost: None,
+            was_covered: scenario.mirrors,
+            uncovered_losses: scenario.uncovered_losses,
+            rotten: false,
+            uncovered: false,
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
             killed: false,
@@ -446,8 +472,7 @@ impl World {
                     Ok(bytes) => bytes,
                     Err(errno) => return failed(errno),
                 };
-                if self.rng.chance(faults.flash_read) {
-                    self.injected.flash_read += 1;
+                if self.rng.chance(faults.flash_read) && self.may_fail_a_read(at.member) {
                     return failed(Errno::IO);
                 }
                 Ok(Outcome::Bytes(bytes))
@@ -461,17 +486,13 @@ impl World {
                 {
                     self.injected.hidden += 1;
                 }
-                if faults.any_rot > 0
-                    && self.rng.chance(faults.any_rot)
-                    && self.flash.rot(false, &mut self.rng).is_some()
-                {
-                    self.injected.any_rot += 1;
+                if faults.any_rot > 0 && self.rng.chance(faults.any_rot) {
+                    self.rot_anywhere();
                 }
                 of(done)
             }
             Effect::FlashSync { ticket, member } => {
-                let fails = self.rng.chance(faults.flash_sync);
-                self.injected.flash_write += u64::from(fails);
+                let fails = self.rng.chance(faults.flash_sync) && self.may_fail_a_write(member)?;
                 of(self.flash.finish_sync(member, ticket.0, fails, &mut self.rng)?)
             }
             Effect::OriginRead { object, offset, len, .. } => {
@@ -644,8 +665,7 @@ impl World {
 
     fn fate_of_write(&mut self, at: Address, len: usize) -> Result<WriteFate, String> {
         let faults = self.faults;
-        if self.rng.chance(faults.flash_write) {
-            self.injected.flash_write += 1;
+        if self.rng.chance(faults.flash_write) && self.may_fail_a_write(at.member)? {
             return Ok(WriteFate::Failed);
         }
         let flash = &self.flash.of(at.member)?.flash;

@@ -30,6 +30,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--forgets" => options.forgets = true,
             "--whole-looks" => options.whole_looks = true,
             "--names" => options.names = true,
+            "--members" => options.members = true,
             "--volumes" => options.volumes = Some(words.next()?.parse().ok()?),
             "--second-tail" => options.second_tail = Some(words.next()?.parse().ok()?),
             "--host-segments" => options.host_segments = Some(words.next()?.parse().ok()?),

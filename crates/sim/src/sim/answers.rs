@@ -15,7 +15,7 @@ use crate::rng::mix;
 
 impl Sim<'_> {
     /// Checks the answers.
-    pub(super) fn answers(&mut self) -> Result<(), String> {
+    pub(crate) fn answers(&mut self) -> Result<(), String> {
         while let Some((id, reply)) = self.world.replies.pop_front() {
             self.world.trace(|| format!("reply {id:?} {}", short_reply(&reply)));
             let Some(asked) = self.requests.remove(&id) else {
@@ -36,6 +36,8 @@ impl Sim<'_> {
             Errno::DQUOT => self.scenario.quota_blocks.is_some(),
             Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
             Errno::SHUTDOWN => self.stopping,
+            _ if matches!(asked, Asked::Members { .. }) && is_refusal(error) => true,
+            Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.lost.is_some() => true,
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
             Errno::NOENT => matches!(asked, Asked::CancelFlush),
             Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
@@ -51,6 +53,12 @@ impl Sim<'_> {
     }
 
     fn answer(&mut self, id: RequestId, asked: Asked, reply: Reply) -> Result<(), String> {
+        if matches!(
+            (&asked, &reply),
+            (Asked::Sync { .. } | Asked::SyncAll { .. } | Asked::Settled | Asked::Stop { .. }, Reply::Done)
+        ) {
+            self.synced_without();
+        }
         if let Reply::Failed(error) = reply {
             self.check_error(&asked, error)?;
         }
@@ -156,6 +164,7 @@ impl Sim<'_> {
                 Asked::Close { .. } | Asked::StatusEnds | Asked::Configure | Asked::CancelFlush | Asked::Settled,
                 Reply::Done,
             ) => Ok(()),
+            (Asked::Members { change }, Reply::Done) => self.members_changed(change),
             (Asked::Names { .. }, Reply::Done) => {
                 // It has a later time, which no answer shows.
                 self.seen_ctimes.clear();
@@ -245,4 +254,9 @@ fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Resu
         _ if offset >= content.size || data && !has_data(offset, content.size) => Ok(()),
         _ => Err(format!("nothing found from {offset} on in a file of {} bytes", content.size)),
     }
+}
+
+/// Whether this error of a change of the list needs no other excuse.
+const fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::NOSPC | Errno::BUSY)
 }

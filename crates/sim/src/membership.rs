@@ -1,0 +1,267 @@
+//! Histories of members (`--members`): they are lost, missing at a start and back as old ones, and the pool's list of
+//! them changes, all in the midst of load and of crashes.
+//!
+//! What is judged, beside everything that other histories judge:
+//! - A pool that mirrors loses one member at any moment, and no application notices: no error, and nothing that a sync
+//!   covered is gone. No second member is lost until the pool says that all is mirrored again (`world/losses.rs`).
+//! - Without a mirror a loss excuses errors, and a refused start, if the member alone had dirty data. No answer is wrong.
+//! - A member that the pool went on without is not believed: not beside the others, and not by itself.
+//! - After a crash the list of members is the old one or the new one, and a change that was answered is in it.
+
+use headpond_base::MemberId;
+use headpond_engine::RequestId;
+use headpond_format::{Member, MemberName, MemberState};
+
+use crate::devices::{Device, Health};
+use crate::flash::Layout;
+use crate::rng::Rng;
+use crate::roster::Change;
+use crate::sim::{Asked, Sim};
+use crate::under_test::{ListChange, Refusal, Restored};
+
+/// The most members that a pool has here at once.
+const MEMBERS_MOST: usize = 5;
+
+impl Sim<'_> {
+    /// Now and then something happens to the members.
+    pub(crate) fn disturb_members(&mut self, rng: &mut Rng) -> Result<(), String> {
+        self.world.notice_repair();
+        if self.world.core.is_none() || !rng.chance(self.scenario.disturbances) {
+            return Ok(());
+        }
+        match rng.below(3) {
+            0 => self.lose_one(rng),
+            _ => self.change_members(rng),
+        }
+    }
+
+    /// A member vanishes, or refuses writes from now on.
+    fn lose_one(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let members = self.world.flash.members();
+        let member = *rng.pick(&members);
+        let device = self.world.flash.device_of(member)?;
+        if self.world.flash.all()[device].health != Health::Well || !self.world.lose(device) {
+            return Ok(());
+        }
+        if rng.chance(500) {
+            self.world.trace(|| format!("{member:?} vanishes"));
+            self.world.flash.vanish(device, rng);
+        } else {
+            self.world.trace(|| format!("{member:?} refuses writes"));
+            self.world.flash.all_mut()[device].health = Health::RefusesWrites;
+        }
+        Ok(())
+    }
+
+    /// Asks for another list of members.
+    fn change_members(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let busy = self.requests.values().any(|asked| matches!(asked, Asked::Members { .. }));
+        let Some(core) = self.world.core.as_ref().filter(|_| !busy && !self.stopping) else { return Ok(()) };
+        let states = core.members();
+        let in_use: Vec<MemberId> = (0..)
+            .map(MemberId)
+            .zip(&states)
+            .filter(|(_, member)| member.state == MemberState::InUse)
+            .map(|(id, _)| id)
+            .collect();
+        match rng.below(8) {
+            0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
+            3..5 if in_use.len() > 1 => {
+                let member = *rng.pick(&in_use);
+                self.ask_members(Change::Remove { member }, ListChange::Empty { member, slots_left: 0 })
+            }
+            5 if !in_use.is_empty() => {
+                let member = *rng.pick(&in_use);
+                let layout = self.layout(member)?;
+                let slots_left = rng.between(layout.slots / 2, layout.slots) as u32;
+                self.ask_members(Change::Shrink, ListChange::Empty { member, slots_left })
+            }
+            6 if !in_use.is_empty() => {
+                let member = *rng.pick(&in_use);
+                let device = self.world.flash.device_of(member)?;
+                let segment = self.layout(member)?.segment_bytes;
+                let flash = &mut self.world.flash.all_mut()[device].flash;
+                flash.grow(rng.between(1, 10) * segment);
+                let bytes = flash.bytes();
+                self.ask_members(Change::Grow, ListChange::Grow { member, bytes })
+            }
+            _ => self.ask_members(Change::Scrub, ListChange::Scrub),
+        }
+    }
+
+    fn layout(&self, member: MemberId) -> Result<Layout, String> {
+        self.world.flash.of(member)?.flash.layout().ok_or_else(|| format!("{member:?} has no segments"))
+    }
+
+    fn ask_members(&mut self, change: Change, request: ListChange) -> Result<(), String> {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.world.trace(|| format!("ask   {id:?} {change:?} {request:?}"));
+        self.requests.insert(id, Asked::Members { change });
+        self.world.submit_members(id, request)?;
+        self.answers()
+    }
+
+    /// Adds a device: a new one, or an old one with all that is on it.
+    fn add_member(&mut self, given: usize, rng: &mut Rng) -> Result<(), String> {
+        let first = self.layout(*self.world.flash.members().first().ok_or("a pool without a member")?)?;
+        let member = MemberId(given as u16);
+        let old = self.world.flash.unused(rng).filter(|_| rng.chance(500));
+        let device = old.unwrap_or_else(|| {
+            let pool = self.scenario.geometry.pool_bytes;
+            let bytes = first.start + rng.between(pool / 4, pool) / first.segment_bytes * first.segment_bytes;
+            let mut device = Device::new(bytes, *rng.pick(&[1, 1, 8]));
+            device.flash.set_layout(first);
+            self.world.flash.plug_in(device)
+        });
+        self.roster.left_behind.retain(|left| *left != device);
+        let flash = &mut self.world.flash.all_mut()[device].flash;
+        let (bytes, start) = (flash.bytes(), first.start);
+        let slots = (bytes - start) / first.segment_bytes;
+        flash.set_layout(Layout { slots, ..first });
+        self.world.flash.name(member, device);
+        self.roster.names += 1;
+        let name = MemberName([100 + self.roster.names; 16]);
+        let row = Member { name, state: MemberState::InUse, slots: slots as u32, bytes, start };
+        self.ask_members(Change::Add { member }, ListChange::Add(row))
+    }
+
+    /// A change of the list is answered.
+    pub(crate) fn members_changed(&mut self, change: Change) -> Result<(), String> {
+        let Some(core) = &self.world.core else { return Ok(()) };
+        let states: Vec<MemberState> = core.members().iter().map(|member| member.state).collect();
+        let state = |member: MemberId| states.get(usize::from(member.0)).copied();
+        match change {
+            Change::Add { member } if state(member).is_none() => Err(format!("{member:?} was added, and is not there")),
+            Change::Remove { member } if state(member) != Some(MemberState::Gone) => {
+                Err(format!("{member:?} was removed, and is {:?}", state(member)))
+            }
+            Change::Remove { member } => {
+                // Nothing needs it any more: whatever is done to it.
+                let device = self.world.flash.device_of(member)?;
+                self.world.flash.take_out(member)?;
+                self.roster.left_behind.retain(|left| *left != device);
+                self.roster.settled = states;
+                Ok(())
+            }
+            _ => {
+                self.roster.settled = states;
+                Ok(())
+            }
+        }
+    }
+
+    /// A sync is answered: whoever was left out of it must not be believed again.
+    pub(crate) fn synced_without(&mut self) {
+        let Some(core) = self.world.core.as_ref().filter(|_| self.options.members) else { return };
+        for (id, member) in (0..).map(MemberId).zip(core.members()) {
+            if member.state == MemberState::Gone
+                && let Ok(device) = self.world.flash.device_of(id)
+                && !self.roster.left_behind.contains(&device)
+            {
+                self.roster.left_behind.push(device);
+            }
+        }
+    }
+
+    /// After an end: which devices the next start is given.
+    pub(crate) fn replug(&mut self, rng: &mut Rng) {
+        let count = self.world.flash.all().len();
+        for index in 0..count {
+            let device = &mut self.world.flash.all_mut()[index];
+            let back = match device.health {
+                Health::Well => false,
+                Health::RefusesWrites => rng.chance(500),
+                Health::Away if device.taken_out => false,
+                Health::Away => rng.chance(400),
+            };
+            if back {
+                device.health = Health::Well;
+                self.world.trace(|| format!("device {index} is back"));
+            }
+        }
+        let here = self.world.flash.here();
+        if here.len() > 1 && rng.chance(200) {
+            let index = *rng.pick(&here);
+            if self.world.lose(index) {
+                self.world.trace(|| format!("device {index} is missing at the next start"));
+                self.world.flash.all_mut()[index].health = Health::Away;
+            }
+        }
+    }
+
+    /// A start was refused. Returns whether that is right, because a member is missing whose loss costs data: the
+    /// operator then brings the device back.
+    pub(crate) fn brings_back_missing(&mut self, why: &Refusal) -> bool {
+        let missing = self.world.flash.missing();
+        if !self.world.uncovered || missing.is_empty() {
+            return false;
+        }
+        self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why:?}"));
+        for index in missing {
+            self.world.flash.all_mut()[index].health = Health::Well;
+        }
+        true
+    }
+
+    /// A member vanishes in the midst of a start. What the start has found, if it goes on without it.
+    pub(crate) fn lose_in_recovery(&mut self) -> Option<Box<dyn Restored>> {
+        let here = self.world.flash.here();
+        if !self.options.members || here.len() < 2 || !self.deaths.chance(100) {
+            return None;
+        }
+        let device = *self.deaths.pick(&here);
+        let reads = self.deaths.below_one_of(&[3, 30, 300]);
+        let (vanished, result) = self.recover_losing(&here, device, reads);
+        if !vanished || !self.world.lose(device) {
+            return None;
+        }
+        self.world.trace(|| format!("device {device} vanished during recovery: {:?}", result.as_ref().err()));
+        self.world.flash.vanish(device, &mut self.deaths);
+        self.roster.given = here;
+        result.ok()
+    }
+
+    /// What a start found of the members.
+    pub(crate) fn meet_members(&mut self, restored: &dyn Restored) -> Result<(), String> {
+        let here = std::mem::take(&mut self.roster.given);
+        let places = restored.places();
+        self.world.trace(|| format!("members {places:?} of devices {here:?}, list {:?}", restored.members()));
+        for (device, place) in here.iter().zip(&places) {
+            if place.is_some() && self.roster.left_behind.contains(device) && !self.damaged {
+                return Err(format!("device {device} is {place:?}, and the pool answered syncs without it"));
+            }
+        }
+        self.world.flash.meet(&here, &places);
+        let states = restored.members();
+        for (index, settled) in self.roster.settled.iter().enumerate() {
+            match states.get(index) {
+                None if !self.damaged => return Err(format!("member {index} was added, and the list lost it")),
+                Some(state) if *settled == MemberState::Gone && *state != MemberState::Gone && !self.damaged => {
+                    return Err(format!("member {index} was removed, and is {state:?} again"));
+                }
+                _ => {}
+            }
+        }
+        // A lost member that the pool had not noticed, and that is back.
+        if self.world.lost.is_some_and(|lost| self.world.flash.member_of(lost.device).is_some()) {
+            self.world.lost = None;
+        }
+        self.world.marker.judge(restored).map_err(|why| format!("the pool that the origin waits for is refused: {why}"))
+    }
+
+    /// A device that the pool went on without, alone: it must not pass for the pool.
+    pub(crate) fn try_one_left_behind(&mut self) -> Result<(), String> {
+        let left = &self.roster.left_behind;
+        if left.is_empty() || self.damaged || !self.deaths.chance(300) {
+            return Ok(());
+        }
+        let device = *self.deaths.pick(left);
+        if let Ok(found) = self.recover_from(&[device])
+            && self.world.marker.judge(&*found).is_ok()
+        {
+            return Err(format!("device {device} alone passes for the pool, which answered syncs without it"));
+        }
+        Ok(())
+    }
+}
