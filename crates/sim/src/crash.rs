@@ -159,7 +159,7 @@ impl Sim<'_> {
             self.damaged = true;
         }
         self.outlives(cut.is_some());
-        self.world.was_covered = self.world.is_covered();
+        self.world.losses.was_covered = self.world.is_covered();
         self.world.lose_daemon(cut, origin_falls);
         self.boots += u64::from(origin_falls);
         self.requests.clear();
@@ -307,6 +307,7 @@ impl Sim<'_> {
             self.world.flash = self.scenario.devices();
             self.world.marker = Marker::default();
             self.roster = Roster::default();
+            self.world.losses.left_behind.clear();
             self.format()?;
             self.damaged = true;
             // What each file lost with it is not known here, so the run ends after this start.

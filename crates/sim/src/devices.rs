@@ -143,6 +143,11 @@ impl Devices {
         self.members.insert(member, device);
     }
 
+    /// A member's number means nothing.
+    pub(crate) fn forget(&mut self, member: MemberId) {
+        self.members.remove(&member);
+    }
+
     /// What a start has found: the member of each of these devices.
     pub(crate) fn meet(&mut self, devices: &[usize], places: &[Option<MemberId>]) {
         let found = places.iter().zip(devices).filter_map(|(member, device)| Some(((*member)?, *device)));

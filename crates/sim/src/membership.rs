@@ -56,6 +56,9 @@ impl Sim<'_> {
     /// Asks for another list of members.
     fn change_members(&mut self, rng: &mut Rng) -> Result<(), String> {
         let busy = self.requests.values().any(|asked| matches!(asked, Asked::Members { .. }));
+        if busy && rng.chance(200) {
+            return self.ask_members(Change::TakeBack, ListChange::TakeBack);
+        }
         let Some(core) = self.world.core.as_ref().filter(|_| !busy && !self.stopping) else { return Ok(()) };
         let states = core.members();
         let in_use: Vec<MemberId> = (0..)
@@ -66,26 +69,19 @@ impl Sim<'_> {
             .collect();
         match rng.below(8) {
             0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
-            3..5 if in_use.len() > 1 => {
+            3..6 if in_use.len() > 1 => {
                 let member = *rng.pick(&in_use);
-                self.ask_members(Change::Remove { member }, ListChange::Empty { member, slots_left: 0 })
+                self.ask_members(Change::Remove { member }, ListChange::Remove(member))
             }
-            5 if !in_use.is_empty() => {
-                let member = *rng.pick(&in_use);
-                let layout = self.layout(member)?;
-                let slots_left = rng.between(layout.slots / 2, layout.slots) as u32;
-                self.ask_members(Change::Shrink, ListChange::Empty { member, slots_left })
-            }
-            6 if !in_use.is_empty() => {
+            6.. if !in_use.is_empty() => {
                 let member = *rng.pick(&in_use);
                 let device = self.world.flash.device_of(member)?;
-                let segment = self.layout(member)?.segment_bytes;
                 let flash = &mut self.world.flash.all_mut()[device].flash;
-                flash.grow(rng.between(1, 10) * segment);
+                flash.grow(rng.between(1, 10));
                 let bytes = flash.bytes();
                 self.ask_members(Change::Grow, ListChange::Grow { member, bytes })
             }
-            _ => self.ask_members(Change::Scrub, ListChange::Scrub),
+            _ => Ok(()),
         }
     }
 
@@ -114,7 +110,7 @@ impl Sim<'_> {
             device.flash.set_layout(first);
             self.world.flash.plug_in(device)
         });
-        self.roster.left_behind.retain(|left| *left != device);
+        self.world.losses.left_behind.remove(&device);
         let flash = &mut self.world.flash.all_mut()[device].flash;
         let (bytes, start) = (flash.bytes(), first.start);
         let slots = (bytes - start) / first.segment_bytes;
@@ -140,7 +136,7 @@ impl Sim<'_> {
                 // Nothing needs it any more: whatever is done to it.
                 let device = self.world.flash.device_of(member)?;
                 self.world.flash.take_out(member)?;
-                self.roster.left_behind.retain(|left| *left != device);
+                self.world.losses.left_behind.remove(&device);
                 self.roster.settled = states;
                 Ok(())
             }
@@ -151,16 +147,13 @@ impl Sim<'_> {
         }
     }
 
-    /// A sync is answered: whoever was left out of it must not be believed again.
-    pub(crate) fn synced_without(&mut self) {
-        let Some(core) = self.world.core.as_ref().filter(|_| self.options.members) else { return };
-        for (id, member) in (0..).map(MemberId).zip(core.members()) {
-            if member.state == MemberState::Gone
-                && let Ok(device) = self.world.flash.device_of(id)
-                && !self.roster.left_behind.contains(&device)
-            {
-                self.roster.left_behind.push(device);
-            }
+    /// A change of the list was refused, or taken back.
+    pub(crate) fn members_not_changed(&mut self, change: Change) {
+        let Some(core) = &self.world.core else { return };
+        if let Change::Add { member } = change
+            && core.members().len() <= usize::from(member.0)
+        {
+            self.world.flash.forget(member);
         }
     }
 
@@ -194,7 +187,7 @@ impl Sim<'_> {
     /// operator then brings the device back.
     pub(crate) fn brings_back_missing(&mut self, why: &Refusal) -> bool {
         let missing = self.world.flash.missing();
-        if !self.world.uncovered || missing.is_empty() {
+        if !self.world.losses.uncovered || missing.is_empty() {
             return false;
         }
         self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why:?}"));
@@ -228,7 +221,7 @@ impl Sim<'_> {
         let places = restored.places();
         self.world.trace(|| format!("members {places:?} of devices {here:?}, list {:?}", restored.members()));
         for (device, place) in here.iter().zip(&places) {
-            if place.is_some() && self.roster.left_behind.contains(device) && !self.damaged {
+            if place.is_some() && self.world.losses.left_behind.contains(device) && !self.damaged {
                 return Err(format!("device {device} is {place:?}, and the pool answered syncs without it"));
             }
         }
@@ -244,19 +237,19 @@ impl Sim<'_> {
             }
         }
         // A lost member that the pool had not noticed, and that is back.
-        if self.world.lost.is_some_and(|lost| self.world.flash.member_of(lost.device).is_some()) {
-            self.world.lost = None;
+        if self.world.losses.lost.is_some_and(|lost| self.world.flash.member_of(lost).is_some()) {
+            self.world.losses.lost = None;
         }
         self.world.marker.judge(restored).map_err(|why| format!("the pool that the origin waits for is refused: {why}"))
     }
 
     /// A device that the pool went on without, alone: it must not pass for the pool.
     pub(crate) fn try_one_left_behind(&mut self) -> Result<(), String> {
-        let left = &self.roster.left_behind;
+        let left: Vec<usize> = self.world.losses.left_behind.iter().copied().collect();
         if left.is_empty() || self.damaged || !self.deaths.chance(300) {
             return Ok(());
         }
-        let device = *self.deaths.pick(left);
+        let device = *self.deaths.pick(&left);
         if let Ok(found) = self.recover_from(&[device])
             && self.world.marker.judge(&*found).is_ok()
         {

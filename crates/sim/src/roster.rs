@@ -8,9 +8,8 @@ use headpond_format::MemberState;
 pub(crate) enum Change {
     Add { member: MemberId },
     Grow,
-    Shrink,
     Remove { member: MemberId },
-    Scrub,
+    TakeBack,
 }
 
 /// What a history knows of its members, beside the engine.
@@ -18,8 +17,6 @@ pub(crate) enum Change {
 pub(crate) struct Roster {
     /// States that a change which was answered gave to members, by number.
     pub(crate) settled: Vec<MemberState>,
-    /// Devices that the pool has answered syncs without.
-    pub(crate) left_behind: Vec<usize>,
     /// The devices that the present start was given.
     pub(crate) given: Vec<usize>,
     /// Names given to added devices.

@@ -61,12 +61,9 @@ pub(crate) enum ListChange {
         member: MemberId,
         bytes: u64,
     },
-    /// With no slots left it is removed.
-    Empty {
-        member: MemberId,
-        slots_left: u32,
-    },
-    Scrub,
+    Remove(MemberId),
+    /// The change that is under way is taken back.
+    TakeBack,
 }
 
 /// A member, as the engine sees it.

@@ -13,7 +13,7 @@ use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 use headpond_format::Address;
 
-use self::losses::Loss;
+use self::losses::Losses;
 use crate::above::{Above, let_go};
 use crate::changed_range::changed_range;
 use crate::devices::Devices;
@@ -70,19 +70,7 @@ pub(crate) struct World {
     figures: Rng,
     pub(crate) flash: Devices,
     pub(crate) marker: Marker,
-    /// Members are lost here only as `membership.rs` allows it.
-    pub(crate) members_family: bool,
-    pub(crate) mirrors: bool,
-    /// The last loss that the pool has not made up for.
-    pub(crate) lost: Option<Loss>,
-    /// The last daemon left the pool as `is_covered` says.
-    pub(crate) was_covered: bool,
-    /// How many losses may still cost data.
-    pub(crate) uncovered_losses: u64,
-    /// Bits have rotted that only other members still have.
-    pub(crate) rotten: bool,
-    /// A loss cost data.
-    pub(crate) uncovered: bool,
+    pub(crate) losses: Losses,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn UnderTest>>,
     /// The process died in the midst of a step, and nobody has started another.
@@ -136,13 +124,7 @@ impl World {
             figures: Rng::for_part(seed, u64::MAX - 6),
             flash: scenario.devices(),
             marker: Marker::default(),
-            members_family: scenario.disturbances > 0,
-            mirrors: scenario.mirrors,
-            lost: None,
-            was_covered: scenario.mirrors,
-            uncovered_losses: scenario.uncovered_losses,
-            rotten: false,
-            uncovered: false,
+            losses: Losses::new(scenario),
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
             killed: false,
@@ -185,6 +167,7 @@ impl World {
             rng: self.rng.clone(),
             figures: self.figures.clone(),
             flash: self.flash.clone(),
+            losses: self.losses.clone(),
             origin: self.origin.clone(),
             core: None,
             outliving: None,

@@ -37,7 +37,9 @@ impl Sim<'_> {
             Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
             Errno::SHUTDOWN => self.stopping,
             _ if matches!(asked, Asked::Members { .. }) && is_refusal(error) => true,
-            Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.lost.is_some() => true,
+            Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.losses.lost.is_some() => {
+                true
+            }
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
             Errno::NOENT => matches!(asked, Asked::CancelFlush),
             Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
@@ -53,12 +55,6 @@ impl Sim<'_> {
     }
 
     fn answer(&mut self, id: RequestId, asked: Asked, reply: Reply) -> Result<(), String> {
-        if matches!(
-            (&asked, &reply),
-            (Asked::Sync { .. } | Asked::SyncAll { .. } | Asked::Settled | Asked::Stop { .. }, Reply::Done)
-        ) {
-            self.synced_without();
-        }
         if let Reply::Failed(error) = reply {
             self.check_error(&asked, error)?;
         }
@@ -170,6 +166,10 @@ impl Sim<'_> {
                 self.seen_ctimes.clear();
                 Ok(())
             }
+            (Asked::Members { change }, Reply::Failed(_)) => {
+                self.members_not_changed(change);
+                Ok(())
+            }
             (_, Reply::Failed(_)) => Ok(()),
             (_, reply) => Err(wrong(&reply)),
         }
@@ -258,5 +258,5 @@ fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Resu
 
 /// Whether this error of a change of the list needs no other excuse.
 const fn is_refusal(error: Errno) -> bool {
-    matches!(error, Errno::NOSPC | Errno::BUSY)
+    matches!(error, Errno::NOSPC | Errno::BUSY | Errno::CANCELED | Errno::NOENT)
 }

@@ -1,28 +1,63 @@
 //! Which member may be lost when, so that the pool has to hide it: at most one, until the pool says that all dirty data
 //! has two copies again. A few histories lose more; then errors are excused.
 
+use std::collections::BTreeSet;
+
 use headpond_base::MemberId;
 use headpond_engine::RequestId;
 use headpond_format::MemberState;
 
 use super::World;
+use crate::scenario::Scenario;
 use crate::under_test::ListChange;
 
 /// The one device of a pool that mirrors whose reads fail and whose bits rot.
 const FRAIL: usize = 0;
 
-/// A member that was lost, and that the pool has not made up for yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loss {
-    pub(crate) device: usize,
+/// What may be lost, and what is.
+#[derive(Clone)]
+pub(crate) struct Losses {
+    /// Members are lost only as this file allows it.
+    family: bool,
+    mirrors: bool,
+    /// The device of the last loss that the pool has not made up for.
+    pub(crate) lost: Option<usize>,
+    /// How the last daemon left the pool, as `is_covered` says it.
+    pub(crate) was_covered: bool,
+    /// How many losses may still cost data.
+    uncovered_left: u64,
+    /// A loss cost data.
+    pub(crate) uncovered: bool,
+    /// Bits have rotted that only other members still have.
+    rotten: bool,
+    /// Devices that the pool durably went on without: nobody must believe them again.
+    pub(crate) left_behind: BTreeSet<usize>,
+    /// Those that a list which is being told leaves behind, by its generation.
+    leaving: (u64, Vec<usize>),
+}
+
+impl Losses {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self {
+            family: scenario.disturbances > 0,
+            mirrors: scenario.mirrors,
+            lost: None,
+            was_covered: scenario.mirrors,
+            uncovered_left: scenario.uncovered_losses,
+            uncovered: false,
+            rotten: false,
+            left_behind: BTreeSet::new(),
+            leaving: (0, Vec::new()),
+        }
+    }
 }
 
 impl World {
     /// Whether any one member can be lost without any loss of data.
     pub(crate) fn is_covered(&self) -> bool {
-        let Some(core) = &self.core else { return self.was_covered && self.lost.is_none() };
+        let Some(core) = &self.core else { return self.losses.was_covered && self.losses.lost.is_none() };
         let in_use = core.members().iter().filter(|member| member.state != MemberState::Gone).count();
-        self.mirrors && self.lost.is_none() && in_use > 1 && core.exposed_blocks() == 0
+        self.losses.mirrors && self.losses.lost.is_none() && in_use > 1 && core.exposed_blocks() == 0
     }
 
     /// Whether the loss of this member costs dirty data.
@@ -35,19 +70,19 @@ impl World {
 
     /// A member is lost, unless this history must keep it. Returns whether it is.
     pub(crate) fn lose(&mut self, device: usize) -> bool {
-        if !self.members_family || self.lost.is_some_and(|lost| lost.device == device) {
-            return self.members_family;
+        if !self.losses.family || self.losses.lost.is_some_and(|lost| lost == device) {
+            return self.losses.family;
         }
         // What has rotted on one is good on the others.
-        let covered = self.is_covered() && (!self.rotten || device == FRAIL);
+        let covered = self.is_covered() && (!self.losses.rotten || device == FRAIL);
         if !covered {
-            if self.uncovered_losses == 0 {
+            if self.losses.uncovered_left == 0 {
                 return false;
             }
-            self.uncovered_losses -= 1;
+            self.losses.uncovered_left -= 1;
             let costs = self.would_cost(device);
             self.trace(|| format!("an uncovered loss, which costs dirty data: {costs}"));
-            self.uncovered = true;
+            self.losses.uncovered = true;
             self.injected.flash_write += 1;
         }
         if self.faults.flash_read > 0 {
@@ -55,7 +90,7 @@ impl World {
             self.injected.flash_read += 1;
         }
         self.trace(|| format!("device {device} is lost"));
-        self.lost = Some(Loss { device });
+        self.losses.lost = Some(device);
         true
     }
 
@@ -71,7 +106,7 @@ impl World {
 
     /// A read of this member is about to fail. Of mirrored data only one copy may be hard to read.
     pub(crate) fn may_fail_a_read(&mut self, member: MemberId) -> bool {
-        if self.mirrors && self.members_family {
+        if self.losses.mirrors && self.losses.family {
             let frail = self.flash.device_of(member) == Ok(FRAIL);
             self.injected.flash_read += u64::from(frail && !self.is_covered());
             return frail;
@@ -83,7 +118,7 @@ impl World {
     /// A write or a sync of this member is about to fail. In histories of members that is its loss.
     pub(crate) fn may_fail_a_write(&mut self, member: MemberId) -> Result<bool, String> {
         let device = self.flash.device_of(member)?;
-        if self.members_family {
+        if self.losses.family {
             return Ok(self.lose(device));
         }
         self.injected.flash_write += 1;
@@ -92,27 +127,44 @@ impl World {
 
     /// Bits rot, of dirty data too. Of mirrored data only one copy does.
     pub(crate) fn rot_anywhere(&mut self) {
-        if self.mirrors && self.members_family {
+        if self.losses.mirrors && self.losses.family {
             if !self.is_covered() || self.flash.member_of(FRAIL).is_none() {
                 return;
             }
             if self.flash.all_mut()[FRAIL].flash.rot(false, &mut self.rng).is_some() {
                 self.injected.hidden += 1;
-                self.rotten = true;
+                self.losses.rotten = true;
             }
         } else if self.flash.rot(false, &mut self.rng).is_some() {
             self.injected.any_rot += 1;
         }
     }
 
+    /// The engine has a list of members with this generation, and wants it to be known beside the origin.
+    pub(crate) fn list_is_told(&mut self, generation: u64) {
+        let Some(core) = &self.core else { return };
+        let members = (0..).map(MemberId).zip(core.members());
+        let gone = members.filter(|(_, member)| member.state == MemberState::Gone);
+        let devices = gone.filter_map(|(id, _)| self.flash.device_of(id).ok()).collect();
+        self.losses.leaving = (generation, devices);
+    }
+
+    /// It is known there.
+    pub(crate) fn list_was_told(&mut self, generation: u64) {
+        self.marker.told(generation);
+        if self.losses.leaving.0 == generation {
+            self.losses.left_behind.extend(self.losses.leaving.1.drain(..));
+        }
+    }
+
     /// The pool says that it has made up for the last loss.
     pub(crate) fn notice_repair(&mut self) {
-        let (Some(lost), Some(core)) = (self.lost, &self.core) else { return };
+        let (Some(lost), Some(core)) = (self.losses.lost, &self.core) else { return };
         let members = core.members();
-        let state = self.flash.member_of(lost.device).and_then(|id| members.get(usize::from(id.0)));
+        let state = self.flash.member_of(lost).and_then(|id| members.get(usize::from(id.0)));
         if state.is_none_or(|member| member.state == MemberState::Gone) && core.exposed_blocks() == 0 {
             self.trace(|| "the pool has made up for the loss".into());
-            self.lost = None;
+            self.losses.lost = None;
         }
     }
 }
