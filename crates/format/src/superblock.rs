@@ -196,7 +196,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     let members = Members::from_raw(raw.list_generation.get(), raw.members_given.get(), &raw.members, segment_bytes)?;
     let own = members.get(member).ok_or(senseless("a member that is not in its own list"))?;
     let geometry = Geometry {
-        pool_bytes: own.bytes,
+        pool_bytes: members.bytes(),
         segment_bytes,
         segments: raw.segments.get(),
         area_bytes: raw.area_bytes.get(),
@@ -235,6 +235,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
 fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> {
     let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
     let areas_end = geometry.area_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
+    // Each slot that the pool ever had is the home of a segment.
     let slots: u64 = members.iter().map(|(_, member)| u64::from(member.slots)).sum();
     let fits = geometry.segment_bytes.is_power_of_two()
         && geometry.segment_bytes as usize >= 16 * BLOCK
@@ -333,11 +334,12 @@ mod tests {
             ..*first.members.get(first.member).unwrap()
         };
         let (members, id) = first.members.with(other).unwrap();
-        let geometry = Geometry { pool_bytes: 4 << 30, segments_start: 96 << 20, segments: 2000, ..first.geometry };
+        let pool_bytes = (1 << 30) + (4 << 30);
+        let geometry = Geometry { pool_bytes, segments_start: 96 << 20, segments: 2000, ..first.geometry };
         let second = Superblock { member: id, members, geometry, ..first };
         let read = decode_superblock(&encode_superblock(&second)).unwrap();
         assert_eq!(read, second);
-        assert_eq!((read.geometry.pool_bytes, read.members.needed()), (4 << 30, 2));
+        assert_eq!((read.geometry.pool_bytes, read.members.needed()), (pool_bytes, 2));
     }
 
     #[test]
