@@ -69,6 +69,9 @@ pub struct Superblock {
     /// Drawn at random at each start, and written to the marker beside the origin as well. Two copies of a pool that
     /// were both used since have different claims. Zeros if no headpond that draws claims has used the pool.
     pub claim: [u8; 16],
+    /// How many members have each host batch after the checkpoint, at least: 1 or 2. A pool that was not left in good
+    /// order is complete without as many members less one.
+    pub host_copies: u8,
     /// The log may have packed records. Set durably before the first is written, and never cleared.
     pub may_have_packed: bool,
     /// The log may have blank records; set like `may_have_packed`. A headpond that knew packed records only did not set
@@ -108,7 +111,9 @@ struct Raw {
     segments: U32,
     member: U16,
     members_given: U16,
-    reserved: [u8; 12],
+    /// Copies of host batches beside the first.
+    more_copies: u8,
+    reserved: [u8; 11],
     checkpoint_area: u8,
     mode: u8,
     clean_stop: u8,
@@ -146,6 +151,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.member = superblock.member.0.into();
     raw.members_given = u16::try_from(superblock.members.given()).expect("bounded by MEMBERS_MAX").into();
     raw.members = superblock.members.raw();
+    raw.more_copies = superblock.host_copies.saturating_sub(1);
     raw.checkpoint_area = superblock.checkpoint_area;
     raw.mode = superblock.mode as u8;
     raw.clean_stop = superblock.clean_stop.into();
@@ -226,6 +232,10 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
         claim: raw.claim,
+        host_copies: match raw.more_copies {
+            more @ (0 | 1) => 1 + more,
+            _ => return Err(senseless("more copies than headpond makes")),
+        },
         may_have_packed: raw.incompatible.get() & PACKED != 0,
         may_have_blanks: raw.incompatible.get() & BLANKS != 0,
     })
@@ -274,6 +284,7 @@ mod tests {
             dirty_blocks: 5,
             boot: [6; 16],
             claim: [8; 16],
+            host_copies: 1,
             may_have_packed: false,
             may_have_blanks: false,
         }

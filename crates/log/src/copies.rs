@@ -15,13 +15,52 @@ use crate::log::Log;
 impl Log {
     /// Sets how many members have each host batch, from the next segment on.
     pub const fn set_redundancy(&mut self, redundancy: Redundancy) {
+        self.may_have_weak |= self.several;
         self.redundancy = redundancy;
     }
 
     /// Whether host segments get a copy.
     #[must_use]
     pub fn mirrors(&self) -> bool {
-        self.redundancy == Redundancy::Mirror && self.segments.members_that_take().count() > 1
+        self.is_to_mirror(self.redundancy)
+    }
+
+    /// Whether host segments would get a copy with this redundancy.
+    #[must_use]
+    pub fn is_to_mirror(&self, redundancy: Redundancy) -> bool {
+        redundancy == Redundancy::Mirror && self.segments.members_that_take().count() > 1
+    }
+
+    /// Whether each host batch from now on has a copy, with this redundancy and the one before.
+    #[must_use]
+    pub fn mirrors_all(&self, redundancy: Redundancy) -> bool {
+        let open = self.open.all().filter(|open| open.stream == Stream::Host);
+        self.mirrors()
+            && self.is_to_mirror(redundancy)
+            && open.map(|open| open.id).all(|id| self.copies_that_work(id) > 1)
+    }
+
+    /// Whether host segments should have a copy, and too few members work for that.
+    #[must_use]
+    pub fn lacks_members(&self) -> bool {
+        self.redundancy == Redundancy::Mirror && self.several && !self.mirrors()
+    }
+
+    /// The most blocks that can hold data: all of the members that take new segments.
+    #[must_use]
+    pub fn data_blocks(&self) -> u64 {
+        self.segments.usable() as u64 * u64::from(self.geometry.segment_blocks() - 1)
+    }
+
+    /// Whether some segment may be weak. It is worth a look at all of them.
+    #[must_use]
+    pub const fn may_have_weak(&self) -> bool {
+        self.may_have_weak
+    }
+
+    /// A look found none.
+    pub const fn has_no_weak(&mut self) {
+        self.may_have_weak = false;
     }
 
     /// How many segments can be opened now, of whichever stream.
@@ -56,12 +95,17 @@ impl Log {
     /// When the location is in no segment.
     #[must_use]
     pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<Address> {
-        let id = self.geometry().segment_of(location);
-        let mut places: Vec<Address> =
-            self.segments.places(id, location).filter(|place| self.health.can_be_read(place.member)).collect();
-        places.sort_by_key(|place| !self.health.works(place.member));
-        let tries = places.len().max(2);
-        if attempt >= tries || places.is_empty() { None } else { places.get(attempt % places.len()).copied() }
+        let id = self.geometry.segment_of(location);
+        let mut places = self.segments.places(id, location).filter(|place| self.health.can_be_read(place.member));
+        let (first, second) = (places.next()?, places.next());
+        match second {
+            None => (attempt < 2).then_some(first),
+            Some(second) => {
+                let second_first = !self.health.works(first.member) && self.health.works(second.member);
+                let places = if second_first { [second, first] } else { [first, second] };
+                places.get(attempt).copied()
+            }
+        }
     }
 
     /// Records that a member refused a write or a sync, of the log or of another part. Either the pool goes on without
@@ -72,6 +116,7 @@ impl Log {
             return;
         }
         self.segments.take_none_on(member);
+        self.may_have_weak = true;
         if self.redundancy == Redundancy::None || !self.host_batches_have_members() {
             self.health.fail();
             return;
@@ -84,13 +129,14 @@ impl Log {
     fn host_batches_have_members(&self) -> bool {
         let has = |id: SegmentId| self.works_somewhere(id);
         let open = self.open.all().filter(|open| open.stream == Stream::Host).map(|open| open.id);
-        let unsynced = self.buffers.unsynced_places().map(|at| self.geometry().segment_of(at));
+        let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
         !self.health.working().is_empty() && open.chain(unsynced).all(has)
     }
 
     /// Whether a member that works has the bytes of a segment.
-    fn works_somewhere(&self, id: SegmentId) -> bool {
+    #[must_use]
+    pub fn works_somewhere(&self, id: SegmentId) -> bool {
         self.segments.keepers(id).any(|keeper| self.health.works(self.segments.addresses().home(keeper).member))
     }
 
@@ -117,15 +163,15 @@ impl Log {
         };
         let segment = self.segments.get(id);
         let alone = self.mirrors() && self.is_exposed(id) && self.works_somewhere(id);
-        segment.state == SegmentState::Sealed
-            && (alone || segment.live > 0 && self.segments.keepers(id).any(is_emptied))
+        segment.state == SegmentState::Sealed && (alone || self.segments.keepers(id).any(is_emptied))
     }
 
     /// A block that one place of its segment has is not what it must be there: the segment is emptied.
     pub fn note_differing(&mut self, location: Location) {
-        let id = self.geometry().segment_of(location);
+        let id = self.geometry.segment_of(location);
         let has_copy = self.segments.keepers(id).count() > 1;
         self.segments.get_mut(id).copies_differ |= has_copy;
+        self.may_have_weak |= has_copy;
     }
 
     /// Host batches go to segments with copies on members that work, from now on. What other streams had open on a
@@ -152,6 +198,11 @@ impl Log {
         self.held.is_some()
     }
 
+    /// Members are not here: as if they had been lost now.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert(self.durable);
+    }
+
     /// The list without the lost members is durable, here and at the origin.
     pub const fn go_on_without(&mut self) {
         self.held = None;
@@ -165,6 +216,7 @@ impl Log {
 
     /// A member takes no new segments any more.
     pub fn empty_member(&mut self, member: MemberId) {
+        self.may_have_weak = true;
         self.segments.take_none_on(member);
         self.leave_open_segments_on(member);
     }
@@ -184,10 +236,30 @@ impl Log {
         }
     }
 
-    /// A member has new slots, or is new itself.
+    /// A member has new slots, or is new itself. They are the homes of new segments, which [`Log::admit`] opens to use.
     pub fn extend(&mut self, id: MemberId, member: &Member) {
         self.health.add(id);
+        self.several |= self.health.working().len() > 1;
         self.segments.extend(id, member);
         self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");
+        self.geometry.pool_bytes += member.bytes;
+    }
+
+    /// A checkpoint with all segments of a member counts: they may be opened.
+    pub fn admit(&mut self, member: MemberId) {
+        self.may_have_weak |= self.several;
+        self.segments.admit(member);
+    }
+
+    /// Whether a member holds no segment that is in use, nor one that waits to be free.
+    #[must_use]
+    pub fn is_empty(&self, member: MemberId) -> bool {
+        self.segments.hold_nothing(member)
+    }
+
+    /// A member that holds nothing leaves the pool: nothing is written to it any more.
+    pub fn let_go_of(&mut self, member: MemberId) {
+        self.segments.take_none_on(member);
+        self.health.remove(member);
     }
 }

@@ -71,6 +71,11 @@ impl Health {
         }
     }
 
+    /// A member is not one any more.
+    pub(crate) fn remove(&mut self, member: MemberId) {
+        self.members.retain(|(id, _)| *id != member);
+    }
+
     /// Records that a member refused a write or a sync. Returns whether it worked until now.
     pub(crate) fn refused(&mut self, member: MemberId, errno: Errno) -> bool {
         let is_gone = matches!(errno, Errno::NODEV | Errno::NXIO);

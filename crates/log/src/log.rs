@@ -103,6 +103,9 @@ pub struct Log {
     /// Since a member was lost, and until its loss is known elsewhere: what requests hear.
     pub(crate) held: Option<Sequence>,
     pub(crate) redundancy: Redundancy,
+    /// The pool has, or has had, several members.
+    pub(crate) several: bool,
+    pub(crate) may_have_weak: bool,
     durable_all: Sequence,
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
@@ -141,6 +144,8 @@ impl Log {
             durable: before,
             held: None,
             redundancy: Redundancy::None,
+            several: start.several,
+            may_have_weak: start.several,
             durable_all: before,
             synced_batch: last_batch,
             synced_host: last_batch,
@@ -377,7 +382,7 @@ impl Log {
                 }
                 self.seal_current(stream);
             }
-            if self.open.are_none(stream) || self.segments.free() > self.filling.spare {
+            if self.open.are_none(stream) || self.free_segments() > self.filling.spare {
                 return self.open_segment(stream);
             }
             self.open.pass(stream);
@@ -573,11 +578,12 @@ impl Log {
     }
 
     fn open_segment(&mut self, stream: Stream) {
-        let pair = if stream == Stream::Host && self.mirrors() { self.segments.take_free_pair() } else { None };
-        let (id, copy) = match pair {
-            Some((id, copy)) => (id, Some(copy)),
-            None => (self.segments.take_free().expect("no free segment: appends went beyond the reserve"), None),
+        let opened = if stream == Stream::Host && self.mirrors() {
+            self.segments.take_free_pair().map(|(id, copy)| (id, Some(copy)))
+        } else {
+            self.segments.take_free().map(|id| (id, None))
         };
+        let (id, copy) = opened.expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
         *self.segments.get_mut(id) = Segment {

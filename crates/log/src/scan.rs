@@ -73,6 +73,13 @@ fn scan_from(
     mutation: Option<Mutation>,
 ) -> Result<Scanned, ScanError> {
     let geometry = superblock.geometry;
+    let missing = present.missing();
+    if let Some(member) = missing.first().filter(|_| !superblock.clean_stop)
+        && missing.len() >= usize::from(superblock.host_copies)
+    {
+        // It may have host batches that no other has, and that nothing else tells of.
+        return Err(ScanError::MissingMember { member: *member, dirty_blocks: superblock.dirty_blocks });
+    }
     let mut checkpoint = any_checkpoint(present, &superblock)?;
     let head = checkpoint.head;
     let layouts = checkpoint.rows.iter().map(|row| row.layout.as_ref());
@@ -139,6 +146,7 @@ fn scan_from(
             addresses,
             members: here.clone(),
             take_new: here.into_iter().filter(in_use).collect(),
+            several: superblock.members.given() > 1,
             owner: superblock.owner,
             epoch,
             next_sequence,

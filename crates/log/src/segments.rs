@@ -6,6 +6,8 @@
 //!    newer version in this segment is overwritten, an old version in another segment would come back.
 //! 3. No checkpoint that is still being written began before it was emptied: such a checkpoint may point here.
 //! 4. No read or write of it is under way.
+//!
+//! A mirrored segment has the home of another for its copy. That one is *lent*: it is free, and cannot be opened.
 
 use std::collections::VecDeque;
 
@@ -81,6 +83,8 @@ pub struct Segments {
     free: Vec<VecDeque<SegmentId>>,
     /// Members that take new segments.
     takes_new: Vec<bool>,
+    /// Segments at home on those.
+    usable: usize,
     /// Emptied segments, each with the next sequence at that time.
     waiting: Vec<(SegmentId, Sequence)>,
 }
@@ -91,7 +95,8 @@ impl Segments {
         let takes_new = (0..members).map(|index| takes_new.iter().any(|member| usize::from(member.0) == index));
         let takes_new: Vec<bool> = takes_new.collect();
         let mut segments =
-            Self { addresses, table, free: vec![VecDeque::new(); members], takes_new, waiting: Vec::new() };
+            Self { addresses, table, free: vec![VecDeque::new(); members], takes_new, usable: 0, waiting: Vec::new() };
+        segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
             if segments.get(id).state == SegmentState::Free && !segments.get(id).lent {
@@ -152,6 +157,7 @@ impl Segments {
             *takes = false;
             self.free[index].clear();
         }
+        self.count_usable();
     }
 
     /// The members that take new segments.
@@ -164,27 +170,46 @@ impl Segments {
         self.takes_new.get(usize::from(member.0)) == Some(&true)
     }
 
-    /// New slots of a member, which may be new: each is the home of a new segment, which is free.
+    /// New slots of a member, which may be new: each is the home of a new segment, which is free once the member is
+    /// admitted.
     pub(crate) fn extend(&mut self, id: MemberId, member: &Member) {
         let index = usize::from(id.0);
         if index >= self.takes_new.len() {
             self.takes_new.resize(index + 1, false);
             self.free.resize(index + 1, VecDeque::new());
         }
-        self.takes_new[index] = true;
-        let from = self.table.len();
         let segments = self.addresses.extend(id, member);
         self.table.resize(segments as usize, Segment::new(Generation(0), SegmentState::Free, Stream::Host));
-        for index in from..self.table.len() {
-            self.make_free(SegmentId(u32::try_from(index).expect("counted in 32 bits")));
-        }
+    }
+
+    /// A member takes new segments: all that are free and at home there.
+    pub(crate) fn admit(&mut self, member: MemberId) {
+        let index = usize::from(member.0);
+        self.takes_new[index] = true;
+        let is_free = |(id, segment): &(SegmentId, &Segment)| {
+            let waits = self.waiting.iter().any(|(waiting, _)| waiting == id);
+            segment.state == SegmentState::Free && !segment.lent && !waits && self.addresses.home(*id).member == member
+        };
+        self.free[index] = self.iter().filter(is_free).map(|(id, _)| id).collect();
+        self.count_usable();
+    }
+
+    /// Whether no segment with a place on a member is in use, or waits to be free.
+    pub(crate) fn hold_nothing(&self, member: MemberId) -> bool {
+        let is_there = |id: SegmentId| self.addresses.home(id).member == member;
+        !self
+            .iter()
+            .any(|(id, segment)| is_there(id) && (segment.home || segment.lent || segment.state != SegmentState::Free))
     }
 
     /// Segments that are in use, or can be: those at home on a member that takes new ones.
     #[must_use]
-    pub fn usable(&self) -> usize {
-        let takes = |id: SegmentId| self.takes_new(self.addresses.home(id).member);
-        self.iter().filter(|(id, _)| takes(*id)).count()
+    pub const fn usable(&self) -> usize {
+        self.usable
+    }
+
+    fn count_usable(&mut self) {
+        self.usable = self.iter().filter(|(id, _)| self.takes_new(self.addresses.home(*id).member)).count();
     }
 
     /// One segment.
@@ -225,6 +250,12 @@ impl Segments {
     #[must_use]
     pub fn free(&self) -> usize {
         self.free.iter().map(VecDeque::len).sum()
+    }
+
+    /// How many segments of a member can be opened now.
+    #[must_use]
+    pub fn free_on(&self, member: MemberId) -> usize {
+        self.free.get(usize::from(member.0)).map_or(0, VecDeque::len)
     }
 
     /// How many segments with a copy on another member can be opened now.

@@ -47,6 +47,8 @@ pub struct LogStart {
     pub members: Vec<MemberId>,
     /// Those of them that take new segments.
     pub take_new: Vec<MemberId>,
+    /// The pool has, or has had, several members.
+    pub several: bool,
     /// The owner that writes.
     pub owner: OwnerNumber,
     /// The present use of the pool.
