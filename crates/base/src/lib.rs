@@ -9,6 +9,7 @@ mod errno;
 mod ids;
 mod mode;
 mod ranges;
+mod redundancy;
 mod time;
 
 pub use buf::{Buf, BufMut, Lender, keep_up_to};
@@ -20,6 +21,7 @@ pub use ids::{
 };
 pub use mode::CacheMode;
 pub use ranges::RangeSet;
+pub use redundancy::Redundancy;
 pub use time::{Nanos, UnixNanos};
 
 /// Bytes of a block: the unit of the map, of checksums and of alignment on flash.

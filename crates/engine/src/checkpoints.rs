@@ -9,10 +9,10 @@
 //! are left out, one by one as it is written ([`Selection`]); one that becomes too long all the same, because much
 //! became dirty before and behind the walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Redundancy, Sequence};
 use headpond_format::{
-    Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head,
-    encode_frame, encode_superblock,
+    Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, Geometry, MemberState, Members, SUPERBLOCK_SLOTS,
+    Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_map::{EXTENT_BYTES, SLOT_BYTES, Slot};
 
@@ -80,6 +80,12 @@ struct Running {
     under_way: u32,
     superblock: Option<Superblock>,
     selection: Selection,
+    /// The list of members that it brings.
+    list: Members,
+    /// How many segments it has rows for.
+    segments: u32,
+    /// How many members have each host batch from here on.
+    host_copies: u8,
 }
 
 /// Which blocks a checkpoint has. If blocks are packed, a pool can hold more than a checkpoint has room for. Clean ones
@@ -129,6 +135,8 @@ pub(crate) struct Of<'a> {
     pub(crate) stopping: bool,
     /// Segments that should be free: while there are fewer, one is written for those that wait for it.
     pub(crate) free_wanted: usize,
+    /// The list of members that is wanted.
+    pub(crate) list: &'a Members,
 }
 
 /// What is asked of the flash; each is answered.
@@ -137,8 +145,8 @@ pub(crate) enum Ask {
         at: Address,
         data: Buf,
     },
-    /// Of the member with the checkpoints and their superblocks.
-    Sync(MemberId),
+    /// Of each member: they all have the checkpoints and their superblocks.
+    Sync,
 }
 
 /// What an answer ended.
@@ -146,6 +154,8 @@ pub(crate) enum Ask {
 pub(crate) struct CheckpointEnd {
     /// A checkpoint counts.
     pub(crate) counts: bool,
+    /// The list of members that it brought.
+    pub(crate) list: Option<Members>,
     /// The request that waited for the last one.
     pub(crate) op: Option<OpId>,
 }
@@ -232,7 +242,11 @@ impl Checkpoints {
     }
 
     fn is_due(&self, of: &Of<'_>) -> bool {
-        if self.starting || self.last.is_some() {
+        if self.starting || self.last.is_some() || self.superblock.members != *of.list {
+            return true;
+        }
+        // The superblock must say first that host batches have fewer copies from now on.
+        if self.superblock.host_copies > 1 && !of.store.log().is_to_mirror(of.config.redundancy) {
             return true;
         }
         if of.stopping {
@@ -248,14 +262,21 @@ impl Checkpoints {
         let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
-        long || waited_for && segments.free() < of.free_wanted
+        long || waited_for && of.store.log().free_segments() < of.free_wanted
     }
 
     /// Packs records as the settings say, as soon as the superblock allows it.
     pub(crate) fn settle_packing(&self, store: &mut Store, config: &Config) {
-        let units = store.log().geometry().data_blocks() * u64::from(BLOCK_UNITS);
+        let units = store.log().data_blocks() * u64::from(BLOCK_UNITS);
         let from_units = units * u64::from(config.compression_from) / 100;
         store.set_packing(config.compression, from_units, self.may_pack());
+    }
+
+    /// Host batches get as many copies as the settings say, as soon as the superblock allows fewer.
+    pub(crate) fn settle_redundancy(&self, store: &mut Store, config: &Config) {
+        if config.redundancy == Redundancy::Mirror || self.superblock.host_copies == 1 {
+            store.set_redundancy(config.redundancy);
+        }
     }
 
     /// Begins one; `bare` with what is dirty alone.
@@ -294,6 +315,9 @@ impl Checkpoints {
             under_way: 0,
             superblock: None,
             selection: select(of.store, bare),
+            list: of.list.clone(),
+            segments: u32::try_from(of.store.log().segments().len()).expect("a location bounds it"),
+            host_copies: if of.store.log().mirrors_all(of.config.redundancy) { 2 } else { 1 },
         });
     }
 
@@ -312,28 +336,26 @@ impl Checkpoints {
             CheckpointStage::Settling(last) if running.under_way == 0 && of.store.log().durable_all() >= last => {
                 running.stage = CheckpointStage::SyncingBody;
                 running.under_way = 1;
-                self.asks.push(Ask::Sync(self.superblock.member));
+                self.asks.push(Ask::Sync);
             }
             CheckpointStage::SyncingBody if running.under_way == 0 => {
                 running.stage = CheckpointStage::WritingSuperblock;
                 let superblock = self.next_superblock(of, running);
                 let slot = usize::from(superblock.counter % 2 == 1);
-                let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
+                self.write_superblock(of.store, running, &superblock, SUPERBLOCK_SLOTS[slot]);
                 running.superblock = Some(superblock);
-                self.write(running, SUPERBLOCK_SLOTS[slot], bytes);
             }
             CheckpointStage::WritingSuperblock if running.under_way == 0 => {
                 running.stage = CheckpointStage::SyncingSuperblock;
                 running.under_way = 1;
-                self.asks.push(Ask::Sync(self.superblock.member));
+                self.asks.push(Ask::Sync);
             }
             CheckpointStage::SyncingSuperblock if running.under_way == 0 => {
                 // Not synced: it counts for nothing but as a copy, and any later sync covers it.
                 running.stage = CheckpointStage::Copying;
-                if let Some(superblock) = &running.superblock {
+                if let Some(superblock) = running.superblock.clone() {
                     let other = usize::from(superblock.counter % 2 == 0);
-                    let bytes = BufMut::copy_of(&encode_superblock(superblock)).freeze();
-                    self.write(running, SUPERBLOCK_SLOTS[other], bytes);
+                    self.write_superblock(of.store, running, &superblock, SUPERBLOCK_SLOTS[other]);
                 }
             }
             _ => {}
@@ -352,6 +374,9 @@ impl Checkpoints {
             mode: of.config.mode,
             clean_stop: self.last.is_some(),
             dirty_blocks: of.store.sums().dirty_blocks(),
+            members: running.list.clone(),
+            geometry: Geometry { segments: running.segments, ..self.superblock.geometry },
+            host_copies: running.host_copies,
             may_have_packed: self.superblock.may_have_packed || to_pack || of.store.sums().packed_blocks() > 0,
             may_have_blanks: self.superblock.may_have_blanks || to_pack || of.store.sums().blank_blocks() > 0,
             ..self.superblock.clone()
@@ -446,7 +471,7 @@ impl Checkpoints {
         self.write_frames(of.store, running, &piece);
         let start = of.store.log().geometry().checkpoint_start(usize::from(running.area));
         let head = BufMut::copy_of(&encode_checkpoint_head(&running.head)).freeze();
-        self.write(running, start, head);
+        self.write(of.store, running, start, &head);
         // Entries that the walk may have shown must be durable before the checkpoint counts.
         running.stage = CheckpointStage::Settling(Sequence(of.store.log().next_sequence().0 - 1));
         if of.store.log().has_unsynced() {
@@ -461,13 +486,24 @@ impl Checkpoints {
         let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
         running.written += piece.len() as u64;
         let piece = BufMut::copy_of(piece).freeze();
-        self.write(running, offset, piece);
+        self.write(store, running, offset, &piece);
     }
 
-    fn write(&mut self, running: &mut Running, offset: u64, data: Buf) {
-        running.under_way += 1;
-        let at = Address { member: self.superblock.member, offset };
-        self.asks.push(Ask::Write { at, data });
+    /// Writes the same bytes to each member.
+    fn write(&mut self, store: &Store, running: &mut Running, offset: u64, data: &Buf) {
+        for member in running.members(store) {
+            running.under_way += 1;
+            self.asks.push(Ask::Write { at: Address { member, offset }, data: data.clone() });
+        }
+    }
+
+    /// Writes to each member the superblock that names it.
+    fn write_superblock(&mut self, store: &Store, running: &mut Running, superblock: &Superblock, offset: u64) {
+        for member in running.members(store) {
+            let bytes = encode_superblock(&Superblock { member, ..superblock.clone() });
+            running.under_way += 1;
+            self.asks.push(Ask::Write { at: Address { member, offset }, data: BufMut::copy_of(&bytes).freeze() });
+        }
     }
 
     /// A write or sync of the checkpoint is completed. If it failed, the log knows.
@@ -483,8 +519,9 @@ impl Checkpoints {
             self.superblock = superblock;
         }
         self.settle_packing(store, config);
+        self.settle_redundancy(store, config);
         self.starting = false;
-        CheckpointEnd { counts: true, op: self.last.take() }
+        CheckpointEnd { counts: true, list: Some(running.list), op: self.last.take() }
     }
 
     /// The flash failed: no checkpoint will ever be complete.
@@ -494,6 +531,14 @@ impl Checkpoints {
         }
         self.starting = false;
         self.last.take()
+    }
+}
+
+impl Running {
+    /// The members that it is written to: those of its list that work.
+    fn members(&self, store: &Store) -> Vec<MemberId> {
+        let listed = |member: &MemberId| self.list.get(*member).is_some_and(|row| row.state != MemberState::Gone);
+        store.log().working().into_iter().filter(listed).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be set, with its range.
 
-use headpond_base::{CacheMode, Class, Compression, Nanos};
+use headpond_base::{CacheMode, Class, Compression, Nanos, Redundancy};
 use headpond_log::{FillPolicy, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
@@ -46,6 +46,8 @@ pub struct Config {
     /// Records are packed while so much of the pool is in use, in percent, or more; 0: always. Below that packing would
     /// cost time and gain no room.
     pub compression_from: u8,
+    /// How many members have each dirty block, in a pool of several.
+    pub redundancy: Redundancy,
     /// How many segments are filled with host writes at once, 1 or more. Read at the start only.
     pub host_segments: usize,
     /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at
@@ -97,6 +99,7 @@ impl Default for Config {
             classes: [ClassLimit::default(); Class::COUNT],
             compression: Compression::Off,
             compression_from: 50,
+            redundancy: Redundancy::default(),
             host_segments: 1,
             early_blocks: FillPolicy::EARLY_BLOCKS,
             mutation: None,

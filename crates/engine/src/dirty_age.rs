@@ -60,6 +60,11 @@ impl DirtyAges {
         Self { segments: vec![Ages::default(); segments], now: Nanos(0) }
     }
 
+    /// The pool has so many segments by now.
+    pub(crate) fn extend(&mut self, segments: usize) {
+        self.segments.resize(segments, Ages::default());
+    }
+
     /// The engine starts: what is dirty counts as written now.
     pub(crate) fn start(&mut self, now: Nanos) {
         self.now = now;

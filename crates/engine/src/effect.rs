@@ -161,6 +161,15 @@ pub enum Effect {
         /// Names it.
         ticket: Ticket,
     },
+    /// The list of the pool's members has this generation from now on. Say so durably beside the origin's data, so that
+    /// nobody uses the pool without a member that is on it, or believes one that is not. Until this is completed with
+    /// [`Outcome::Done`], a lost member holds up every sync; if it fails it is asked for again.
+    MembersChanged {
+        /// Names it.
+        ticket: Ticket,
+        /// The generation of the list.
+        generation: u64,
+    },
     /// The object is gone from the engine: its origin file can be let go.
     OriginRelease {
         /// The file.

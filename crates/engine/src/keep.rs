@@ -91,7 +91,7 @@ impl Keep {
     /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
     pub(crate) fn has_spare_room(&self, store: &Store) -> bool {
         let keeps_more = self.cache.len() < self.cache.capacity();
-        keeps_more && store.log().segments().free() > store.free_wanted() + ROOM_SEGMENTS
+        keeps_more && store.log().free_segments() > store.free_wanted() + ROOM_SEGMENTS
     }
 
     /// Blocks that may wait in memory without anybody having asked for them.
@@ -112,7 +112,7 @@ impl Keep {
     /// More than this must not be dirty: reclaim needs clean blocks to live on.
     pub(crate) fn dirty_blocks_max(&self, store: &Store, config: &Config) -> u64 {
         let percent = if config.dirty_threshold == 0 { 75 } else { u64::from(config.dirty_threshold) + 10 };
-        let blocks = store.log().geometry().data_blocks();
+        let blocks = store.dirty_room();
         // What is pinned stays: dirty data has the rest of what the pool can keep.
         let beside_pins = (blocks * KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks(store));
         (blocks * percent.min(75) / 100).min(beside_pins).max(1)

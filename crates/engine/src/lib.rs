@@ -38,6 +38,7 @@ mod leaving;
 mod life;
 mod locks;
 mod losses;
+mod membership;
 mod memory_window;
 mod modes;
 mod newborn;
@@ -73,13 +74,17 @@ mod witness;
 pub use config::Config;
 pub use destage::FlushProgress;
 pub use effect::{Effect, Outcome, Room, Space, Ticket};
-pub use engine::{Engine, Holding, fits_together};
-pub use headpond_base::{Class, Compression};
+pub use engine::{Engine, Holding, MemberShown, fits_together};
+pub use headpond_base::{Class, Compression, Redundancy};
 pub use headpond_log::{
-    FlashRead, LeftBehind, LeftError, LeftWrite, Mutation, SecondTail, TailSlots, left_by, newest_superblock,
+    Device, FlashRead, LeftBehind, LeftError, LeftWrite, Mutation, Present, SecondTail, TailSlots, left_by,
+    newest_superblock,
 };
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
-pub use recovery::{RecoverError, Recovered, RecoveredObject, format_pool, recover, recover_mutated};
+pub use membership::MembersChange;
+pub use recovery::{
+    RecoverError, Recovered, RecoveredObject, format_members, format_pool, recover, recover_members, recover_mutated,
+};
 pub use request::{
     Attributes, FlushId, FlushScope, Namespace, OpenFile, OpenObject, OpenVolume, Reply, Request, RequestId, Served,
 };

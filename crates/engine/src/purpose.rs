@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Checkpoint,
     Bury(ObjectId),
     Disown,
+    /// The origin's side is told of a list of members with this generation.
+    TellMembers(u64),
     /// Space for changes of an object.
     Space(ObjectId),
     /// How much the origin has free.

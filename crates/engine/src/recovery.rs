@@ -11,10 +11,12 @@ use headpond_base::{
     Sequence, Stream,
 };
 use headpond_format::{
-    CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow,
-    SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame, encode_superblock,
+    Address, CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS,
+    SegmentRow, SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame, encode_superblock,
 };
-use headpond_log::{FlashRead, FoundObject, Log, Mutation, ScanError, SecondTail, Segments, scan};
+use headpond_log::{
+    FlashRead, FoundObject, Log, Mutation, Present, ScanError, Scanned, SecondTail, Segments, scan, scan_members,
+};
 use headpond_map::Slot;
 
 use crate::config::Config;
@@ -35,6 +37,21 @@ pub fn format_pool(
     origin: Option<OriginName>,
     mode: CacheMode,
 ) -> Vec<(u64, Buf)> {
+    let members = Members::first(geometry.member(member));
+    let written = format_members(pool, &members, geometry, origin, mode);
+    written.into_iter().map(|(at, bytes)| (at.offset, bytes)).collect()
+}
+
+/// What to write on each of several devices, so that together they are an empty pool. [`Geometry::for_members`] divides
+/// them. All of it must be durable before the pool is used.
+#[must_use]
+pub fn format_members(
+    pool: PoolId,
+    members: &Members,
+    geometry: Geometry,
+    origin: Option<OriginName>,
+    mode: CacheMode,
+) -> Vec<(Address, Buf)> {
     let first = Sequence(1);
     let mut rows = Vec::new();
     let free = SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host, layout: None };
@@ -56,7 +73,7 @@ pub fn format_pool(
     let superblock = Superblock {
         pool,
         member: MemberId(0),
-        members: Members::first(geometry.member(member)),
+        members: members.clone(),
         owner: OwnerNumber(1),
         geometry,
         counter: 1,
@@ -71,18 +88,27 @@ pub fn format_pool(
         dirty_blocks: 0,
         boot: [0; 16],
         claim: [0; 16],
+        host_copies: 1,
         may_have_packed: false,
         may_have_blanks: false,
     };
     frames.resize(frames.len().next_multiple_of(headpond_base::BLOCK), 0);
     let block = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
     let start = geometry.checkpoint_start(0);
-    vec![
-        (start, block(&encode_checkpoint_head(&head))),
-        (start + headpond_base::BLOCK_U64, block(&frames)),
-        (SUPERBLOCK_SLOTS[0], block(&encode_superblock(&superblock))),
-        (SUPERBLOCK_SLOTS[1], block(&encode_superblock(&superblock))),
-    ]
+    let mut written = Vec::new();
+    for (member, _) in members.iter() {
+        let own = block(&encode_superblock(&Superblock { member, ..superblock.clone() }));
+        written.extend(
+            [
+                (start, block(&encode_checkpoint_head(&head))),
+                (start + headpond_base::BLOCK_U64, block(&frames)),
+                (SUPERBLOCK_SLOTS[0], own.clone()),
+                (SUPERBLOCK_SLOTS[1], own),
+            ]
+            .map(|(offset, bytes)| (Address { member, offset }, bytes)),
+        );
+    }
+    written
 }
 
 /// Why a pool cannot be used.
@@ -97,6 +123,8 @@ pub struct Recovered {
     beyond_gap: u64,
     /// The origin's host has been up since the pool was last used.
     origin_stood: bool,
+    /// Members that are not here, and are not needed.
+    missing: Vec<MemberId>,
 }
 
 /// An object that the pool remembers.
@@ -131,7 +159,20 @@ pub fn recover_mutated(
     device_bytes: u64,
     mutation: Option<Mutation>,
 ) -> Result<Recovered, RecoverError> {
-    let scanned = scan(flash, device_bytes, mutation)?;
+    replayed(scan(flash, device_bytes, mutation)?, Vec::new())
+}
+
+/// Reads a pool from those of its members that are here. `mutation` is a planted bug, for tests of the tests.
+///
+/// # Errors
+/// [`RecoverError`]. [`ScanError::MissingMember`] if one that is not here may have what no other has.
+pub fn recover_members(present: &mut Present<'_>, mutation: Option<Mutation>) -> Result<Recovered, RecoverError> {
+    let missing = present.missing();
+    replayed(scan_members(present, mutation)?, missing)
+}
+
+/// The state of the pool after what the log says.
+fn replayed(scanned: Scanned, missing: Vec<MemberId>) -> Result<Recovered, RecoverError> {
     let mut store = Store::new(Log::new(scanned.start), ObjectId(scanned.next_object));
     for FoundObject { object, state, map, zeros } in scanned.objects {
         store.adopt(object, Object::from_state(state, map, zeros));
@@ -141,6 +182,10 @@ pub fn recover_mutated(
     }
     store.part_zeros();
     store.settle_paths();
+    let lost = store.drop_what_no_member_has();
+    if let Some((member, dirty_blocks)) = lost {
+        return Err(ScanError::MissingMember { member, dirty_blocks });
+    }
     Ok(Recovered {
         superblock: scanned.superblock,
         store,
@@ -148,6 +193,7 @@ pub fn recover_mutated(
         dropped_batches: scanned.dropped_batches,
         beyond_gap: scanned.beyond_gap,
         origin_stood: false,
+        missing,
     })
 }
 
@@ -156,6 +202,12 @@ impl Recovered {
     #[must_use]
     pub const fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// The members that are not here. The pool goes on without them: their generation of the list is over.
+    #[must_use]
+    pub fn missing(&self) -> &[MemberId] {
+        &self.missing
     }
 
     /// The last host batch that counts. Never before [`Stats::durable_host_batch`] of the use that a crash ended.
@@ -365,7 +417,7 @@ impl Recovered {
     /// of a new epoch; requests wait for it.
     #[must_use]
     pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
-        Engine::of_recovered(self.store, self.superblock, config, now)
+        Engine::of_recovered(self.store, self.superblock, &self.missing, config, now)
     }
 }
 

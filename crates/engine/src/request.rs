@@ -6,6 +6,7 @@ use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
 use headpond_format::{FileIdentity, Identity, Stamp, VolumeId, VolumeWitness, Witness};
 
 use crate::config::Config;
+use crate::membership::MembersChange;
 use crate::treatment::Treatment;
 
 /// Names a request until it is answered. Chosen by the caller, unique among those under way.
@@ -335,6 +336,13 @@ pub enum Request {
     /// Changes all other settings, from now on: the mode and the planted bug in it are ignored.
     /// Answer: [`Reply::Done`].
     Configure(Box<Config>),
+    /// Changes the pool's members. Answer: [`Reply::Done`] when the change is durable, which may take long;
+    /// [`Errno::BUSY`] while another is under way, [`Errno::INVAL`] if it makes no sense, and [`Errno::CANCELED`] if
+    /// it was taken back.
+    ChangeMembers(MembersChange),
+    /// Takes back a change of members that is under way: what was moved stays where it is. Answer: [`Reply::Done`], or
+    /// [`Errno::NOENT`] when there is none.
+    CancelMembersChange,
     /// Ends the use of the pool: what is durable is written down in a checkpoint marked clean.
     /// Answer: [`Reply::Done`]; requests after it fail with [`Errno::SHUTDOWN`].
     Stop,

@@ -125,6 +125,9 @@ pub struct Stats {
     /// Gauge: clean blocks in memory only.
     #[serde(default)]
     pub memory_blocks: u64,
+    /// Gauge: dirty blocks that one member has, where two should.
+    #[serde(default)]
+    pub exposed_blocks: u64,
     /// Gauge: objects with something for the origin, their size or time included.
     pub dirty_objects: u64,
     /// Gauge: objects whose destage failed last time.

@@ -171,6 +171,7 @@ fn in_use() -> Flash {
         dirty_blocks: map.dirty(),
         boot: [0; 16],
         claim: [0; 16],
+        host_copies: 1,
         may_have_packed: false,
         may_have_blanks: false,
         ..before.superblock

@@ -64,7 +64,7 @@ fn what_was_answered_is_left_when_the_engine_is_gone() {
     let last = |flash: &mut Memory| recover(flash, POOL).unwrap().last_host_batch();
     let before = last(&mut flash);
     for write in left.writes {
-        let at = write.at.offset as usize;
+        let at = write.places[0].offset as usize;
         flash.0[at..at + write.data.len()].copy_from_slice(&write.data);
     }
     assert_eq!(last(&mut flash).0, before.0 + 2, "a batch for each change");

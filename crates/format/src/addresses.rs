@@ -1,14 +1,15 @@
-//! Where each segment's bytes lie: the one table from a segment to a member and an offset.
+//! Where each segment's bytes lie: the one table from a segment to its home, a slot of a member.
 //!
 //! Invariants:
-//! - Each segment has a slot of its own. The slot lies on a member that is not gone, within the member's bytes.
-//! - A segment with a layout lies where the layout says. The bytes of the others do not count; they share the
-//!   remaining slots, in order. So in a pool of one device each segment has the slot of its own number.
-//! - The table does not change while the pool is in use.
+//! - A segment's home never changes. No two segments have the same.
+//! - A segment whose home a checkpoint does not name has one of the slots that are left, in order. So in a pool of one
+//!   device each segment has the slot of its own number.
+//! - The home of a segment may lie on a member that is gone. It is in the table all the same: a copy may have its
+//!   bytes.
 
 use headpond_base::{BLOCK_U64, Location, MemberId, SegmentId};
 
-use crate::{Damage, Geometry, Layout, MemberState, Members, Place};
+use crate::{Damage, Geometry, Layout, Member, MemberState, Members, Place};
 
 const WHAT: &str = "table of segments";
 
@@ -29,62 +30,76 @@ impl Address {
     }
 }
 
-/// Where each segment of one pool lies. Made once, when the pool is read. The log owns it.
+/// What the table knows of one member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Slots {
+    /// Where the first slot starts.
+    start: u64,
+    /// The segment at home in each slot.
+    segments: Vec<Option<SegmentId>>,
+}
+
+/// The homes of the segments of one pool. The log owns it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
     geometry: Geometry,
-    /// The place of each segment.
-    places: Vec<Place>,
-    /// Where the first slot of each member starts. Gone members have an entry too.
-    starts: Vec<u64>,
-    /// The members that hold a segment.
-    members: Vec<MemberId>,
+    homes: Vec<Place>,
+    members: Vec<Slots>,
 }
 
 impl Addresses {
-    /// The table of a pool with these members and segments. A segment in use comes with its layout.
+    /// The table of a pool with these members and segments. A segment comes with its layout, if it has one; the first
+    /// place of a layout is its home.
     ///
     /// # Errors
-    /// [`Damage`] when a layout names a slot that does not exist or that another segment has, when there are fewer
-    /// slots than segments, and when a segment lies in more than one place: no headpond writes that yet.
+    /// [`Damage`] when a layout names a slot that does not exist, when two segments have one home, when a copy lies
+    /// where no other segment has its home, when there are fewer slots than segments, and when a segment lies in a row
+    /// with parity: no headpond writes that yet.
     pub fn new<'a>(
         geometry: Geometry,
         members: &Members,
         layouts: impl IntoIterator<Item = Option<&'a Layout>>,
     ) -> Result<Self, Damage> {
         let senseless = |why| Damage::Senseless(WHAT, why);
-        // Which slots of each member are taken.
-        let mut taken: Vec<Vec<bool>> = members
-            .iter()
-            .map(|(_, member)| vec![false; if member.state == MemberState::Gone { 0 } else { member.slots as usize }])
-            .collect();
-        let mut wanted = Vec::with_capacity(geometry.segments as usize);
-        for layout in layouts {
-            let place = match layout {
+        let empty = |member: &Member| Slots { start: member.start, segments: vec![None; member.slots as usize] };
+        let mut table: Vec<Slots> = members.iter().map(|(_, member)| empty(member)).collect();
+        let (mut wanted, mut copies) = (Vec::with_capacity(geometry.segments as usize), Vec::new());
+        for (segment, layout) in (0..).map(SegmentId).zip(layouts) {
+            let home = match layout {
                 None => None,
-                Some(Layout::Single(place)) => Some(*place),
-                Some(_) => return Err(Damage::Unsupported(WHAT, "segments lie on several devices")),
+                Some(Layout::Single(home)) => Some(*home),
+                Some(Layout::Mirror([home, copy])) => {
+                    copies.push(*copy);
+                    Some(*home)
+                }
+                Some(Layout::Parity(_)) => return Err(Damage::Unsupported(WHAT, "segments in a row with parity")),
             };
-            if let Some(Place { member, slot }) = place {
-                let slot = taken.get_mut(usize::from(member.0)).and_then(|slots| slots.get_mut(slot as usize));
-                if std::mem::replace(slot.ok_or(senseless("a slot that there is not"))?, true) {
+            if let Some(Place { member, slot }) = home {
+                let slots = table.get_mut(usize::from(member.0));
+                let slot = slots.and_then(|slots| slots.segments.get_mut(slot as usize));
+                if slot.ok_or(senseless("a slot that there is not"))?.replace(segment).is_some() {
                     return Err(senseless("two segments in one slot"));
                 }
             }
-            wanted.push(place);
+            wanted.push(home);
         }
-        let mut free = (0..).map(MemberId).zip(&taken).flat_map(|(member, slots)| {
-            let free = (0..).zip(slots).filter(|(_, taken)| !**taken);
-            free.map(move |(slot, _)| Place { member, slot })
-        });
-        let places: Option<Vec<Place>> = wanted.into_iter().map(|place| place.or_else(|| free.next())).collect();
-        let in_use = members.iter().filter(|(_, member)| member.state != MemberState::Gone);
-        Ok(Self {
-            geometry,
-            places: places.ok_or(senseless("more segments than slots"))?,
-            starts: members.iter().map(|(_, member)| member.start).collect(),
-            members: in_use.map(|(id, _)| id).collect(),
-        })
+        let is_gone = |member: &Member| member.state == MemberState::Gone;
+        let present = members.iter().filter(|(_, member)| !is_gone(member)).map(|(id, _)| id);
+        let mut left: Vec<Place> = Vec::new();
+        for member in present {
+            let slots = (0_u32..).zip(&table[usize::from(member.0)].segments);
+            left.extend(slots.filter(|(_, segment)| segment.is_none()).map(|(slot, _)| Place { member, slot }));
+        }
+        let mut left = left.into_iter();
+        let mut homes = Vec::with_capacity(wanted.len());
+        for (segment, home) in (0..).map(SegmentId).zip(wanted) {
+            let home = home.or_else(|| left.next()).ok_or(senseless("more segments than slots"))?;
+            table[usize::from(home.member.0)].segments[home.slot as usize] = Some(segment);
+            homes.push(home);
+        }
+        let table = Self { geometry, homes, members: table };
+        let at_home = copies.iter().all(|copy| table.at_home(*copy).is_some());
+        if at_home { Ok(table) } else { Err(senseless("a copy where no segment has its home")) }
     }
 
     /// The table of a pool whose segments have no layouts yet.
@@ -95,43 +110,78 @@ impl Addresses {
         Self::new(geometry, members, (0..geometry.segments).map(|_| None))
     }
 
-    /// The members that hold a segment, in the order of their numbers.
-    #[must_use]
-    pub fn members(&self) -> &[MemberId] {
-        &self.members
+    /// The pool has so many slots of a member, which may be new. Each new slot becomes the home of a new segment, in
+    /// order. Returns how many segments there are now.
+    ///
+    /// # Panics
+    /// When the member's number is not the next one, or its slots move.
+    pub fn extend(&mut self, id: MemberId, member: &Member) -> u32 {
+        let index = usize::from(id.0);
+        if index == self.members.len() {
+            self.members.push(Slots { start: member.start, segments: Vec::new() });
+        }
+        let slots = &mut self.members[index];
+        assert_eq!(slots.start, member.start, "slots that move");
+        for slot in slots.segments.len()..member.slots as usize {
+            let segment = SegmentId(u32::try_from(self.homes.len()).expect("a location bounds it"));
+            slots.segments.push(Some(segment));
+            self.homes.push(Place { member: id, slot: u32::try_from(slot).expect("counted in 32 bits") });
+        }
+        self.geometry.segments = u32::try_from(self.homes.len()).expect("a location bounds it");
+        self.geometry.segments
     }
 
-    /// Where a segment lies. A free segment will lie there once it is opened.
+    /// Whether the pool has had one member alone.
+    #[must_use]
+    pub const fn is_of_one_member(&self) -> bool {
+        self.members.len() == 1
+    }
+
+    /// The home of a segment.
     ///
     /// # Panics
     /// When the pool has no such segment.
     #[must_use]
-    pub fn place(&self, segment: SegmentId) -> Place {
-        self.places[segment.0 as usize]
+    pub fn home(&self, segment: SegmentId) -> Place {
+        self.homes[segment.0 as usize]
     }
 
-    /// The first byte of a segment, where its head is.
+    /// The segment whose home a place is, if there is one.
+    #[must_use]
+    pub fn at_home(&self, place: Place) -> Option<SegmentId> {
+        *self.members.get(usize::from(place.member.0))?.segments.get(place.slot as usize)?
+    }
+
+    /// The first byte of a segment's home, where its head is.
     ///
     /// # Panics
     /// When the pool has no such segment.
     #[must_use]
     pub fn of_segment(&self, segment: SegmentId) -> Address {
-        let Place { member, slot } = self.place(segment);
+        let Place { member, slot } = self.home(segment);
         let before = u64::from(slot) * u64::from(self.geometry.segment_bytes);
-        Address { member, offset: self.starts[usize::from(member.0)] + before }
+        Address { member, offset: self.members[usize::from(member.0)].start + before }
     }
 
-    /// The first byte of a block.
+    /// The first byte of a block in its segment's home.
     ///
     /// # Panics
     /// When the location is in no segment.
     #[must_use]
     pub fn of(&self, location: Location) -> Address {
-        let block = self.geometry.block_in_segment(location);
-        self.of_segment(self.geometry.segment_of(location)).plus(u64::from(block) * BLOCK_U64)
+        let segment = self.geometry.segment_of(location);
+        self.within(segment, location)
+    }
+
+    /// The first byte of a block in the home of `keeper`, which has a copy of the block's segment.
+    ///
+    /// # Panics
+    /// When the pool has no segment `keeper`.
+    #[must_use]
+    pub fn within(&self, keeper: SegmentId, location: Location) -> Address {
+        self.of_segment(keeper).plus(u64::from(self.geometry.block_in_segment(location)) * BLOCK_U64)
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +230,7 @@ mod tests {
         let found: Vec<_> = (0..5).map(|segment| table.of_segment(SegmentId(segment))).collect();
         let mib = |mib: u64| mib << 20;
         assert_eq!(found, [at(0, mib(4)), at(0, mib(6)), at(0, mib(8)), at(1, mib(9)), at(1, mib(11))]);
-        assert_eq!(table.members(), [MemberId(0), MemberId(1)]);
+        assert_eq!(table.at_home(Place { member: MemberId(1), slot: 1 }), Some(SegmentId(4)));
         // The second segment takes the place that the fourth would have had. The others close up.
         let (laid, none) = (single(1, 0), None);
         let table = Addresses::new(geometry, &members, [none, Some(&laid), none, none, none]).unwrap();
@@ -191,15 +241,43 @@ mod tests {
     }
 
     #[test]
-    fn no_segment_lies_on_a_member_that_is_gone() {
+    fn only_what_has_its_home_on_a_member_that_is_gone_lies_there() {
         let (geometry, members) = two();
         let members = members.with_state(MemberId(0), MemberState::Gone);
         let two_left = Geometry { segments: 2, ..geometry };
         let table = Addresses::of_empty(two_left, &members).unwrap();
-        assert_eq!((table.members(), table.of_segment(SegmentId(0))), (&[MemberId(1)][..], at(1, 9 << 20)));
+        assert_eq!(table.of_segment(SegmentId(0)), at(1, 9 << 20));
         assert!(matches!(Addresses::of_empty(geometry, &members), Err(Damage::Senseless(..))), "too few slots");
         let gone = single(0, 0);
-        assert!(matches!(Addresses::new(two_left, &members, [Some(&gone), None]), Err(Damage::Senseless(..))));
+        let table = Addresses::new(two_left, &members, [Some(&gone), None]).unwrap();
+        assert_eq!([0, 1].map(|segment| table.of_segment(SegmentId(segment))), [at(0, 4 << 20), at(1, 9 << 20)]);
+    }
+
+    #[test]
+    fn a_copy_lies_in_the_home_of_another_segment() {
+        let (geometry, members) = two();
+        let geometry = Geometry { segments: 2, ..geometry };
+        let mirror = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 1 }));
+        let lender = single(1, 1);
+        let table = Addresses::new(geometry, &members, [Some(&mirror), Some(&lender)]).unwrap();
+        let third_block = geometry.first_location(SegmentId(0)).plus(3);
+        assert_eq!(table.of(third_block), at(0, (6 << 20) + 3 * BLOCK_U64));
+        assert_eq!(table.within(SegmentId(1), third_block), at(1, (11 << 20) + 3 * BLOCK_U64));
+        let elsewhere = single(1, 0);
+        let refused = Addresses::new(geometry, &members, [Some(&mirror), Some(&elsewhere)]);
+        assert!(matches!(refused, Err(Damage::Senseless(..))), "a copy in the home of no segment");
+    }
+
+    #[test]
+    fn new_slots_are_the_homes_of_new_segments() {
+        let (geometry, members) = two();
+        let mut table = Addresses::of_empty(geometry, &members).unwrap();
+        let before: Vec<_> = (0..5).map(|segment| table.home(SegmentId(segment))).collect();
+        assert_eq!(table.extend(MemberId(0), &member(1, 4, 4 << 20)), 6);
+        assert_eq!(table.extend(MemberId(2), &member(3, 2, 1 << 20)), 8);
+        assert_eq!(before, (0..5).map(|segment| table.home(SegmentId(segment))).collect::<Vec<_>>());
+        let found: Vec<_> = (5..8).map(|segment| table.of_segment(SegmentId(segment))).collect();
+        assert_eq!(found, [at(0, 10 << 20), at(2, 1 << 20), at(2, 3 << 20)]);
     }
 
     #[test]
@@ -209,7 +287,9 @@ mod tests {
         assert!(matches!(refused([&single(0, 1), &single(0, 1)]), Damage::Senseless(..)), "one slot twice");
         assert!(matches!(refused([&single(1, 2), &single(0, 1)]), Damage::Senseless(..)), "a slot too many");
         assert!(matches!(refused([&single(2, 0), &single(0, 1)]), Damage::Senseless(..)), "a member too many");
-        let mirror = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 0 }));
-        assert!(matches!(refused([&mirror, &single(0, 1)]), Damage::Unsupported(..)));
+        let place = |member| Place { member: MemberId(member), slot: 0 };
+        let row =
+            Layout::Parity(Box::new(crate::ParityRow { segments: vec![(SegmentId(0), place(0))], parity: place(1) }));
+        assert!(matches!(refused([&row, &single(0, 1)]), Damage::Unsupported(..)));
     }
 }

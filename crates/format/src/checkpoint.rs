@@ -119,7 +119,7 @@ pub struct SegmentRow {
     pub state: SegmentState,
     /// The stream whose batches the segment holds.
     pub stream: Stream,
-    /// Where the segment lies. A free segment has no layout.
+    /// Where the segment lies; of a free one, its home. Pools of one device were made without homes of free segments.
     pub layout: Option<Layout>,
 }
 
@@ -165,8 +165,11 @@ impl SegmentRow {
         let stream = Stream::from_number(*stream).ok_or(senseless("unknown stream"))?;
         let generation = Generation(counted(WHAT, u64::from_le_bytes(*generation))?);
         let (layout, rest) = Layout::decode(rest)?;
-        if layout.is_some() != (state != SegmentState::Free) {
-            return Err(senseless("a free segment with a place, or one in use with none"));
+        match (&layout, state) {
+            (None, SegmentState::Free) | (Some(Layout::Single(_)), _) => {}
+            (None, _) => return Err(senseless("a segment in use with no place")),
+            (Some(_), SegmentState::Free) => return Err(senseless("a free segment with a copy")),
+            (Some(_), _) => {}
         }
         Ok((Self { generation, state, stream, layout }, rest))
     }

@@ -30,7 +30,7 @@ const CHECKPOINT_OBJECT_BYTES: (u64, u64) = (128 << 10, 64 << 20);
 /// The division of one pool. Fixed at format and kept in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes of the device that the pool uses.
+    /// Bytes that the pool uses, of all its devices.
     pub pool_bytes: u64,
     /// Bytes of one segment: a power of two, a multiple of every erase unit up to that size.
     pub segment_bytes: u32,
@@ -88,6 +88,34 @@ impl Geometry {
             area_bytes,
             segments_start,
         }
+    }
+
+    /// Divides several devices into segments of one size, and says what each is to the pool. The areas of each have
+    /// room for the checkpoints of all. `segment_bytes` is for tests.
+    ///
+    /// # Errors
+    /// As [`Self::for_bytes`], for each device and for all together.
+    pub fn for_members(
+        devices: &[(MemberName, u64)],
+        segment_bytes: Option<u64>,
+    ) -> Result<(Self, Vec<Member>), GeometryError> {
+        let total: u64 = devices.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        let all = match segment_bytes {
+            Some(segment_bytes) => Self::with_segment_bytes(total, segment_bytes),
+            None => Self::for_bytes(total)?,
+        };
+        let mut members = Vec::with_capacity(devices.len());
+        for (name, bytes) in devices {
+            let start = all.segments_start;
+            let slots = bytes.saturating_sub(start) / u64::from(all.segment_bytes);
+            if slots == 0 || segment_bytes.is_none() && *bytes < POOL_BYTES_MIN {
+                return Err(GeometryError::TooSmall(*bytes));
+            }
+            let slots = u32::try_from(slots).map_err(|_| GeometryError::TooLarge(*bytes))?;
+            members.push(Member { name: *name, state: MemberState::InUse, slots, bytes: *bytes, start });
+        }
+        let segments = members.iter().map(|member| member.slots).sum();
+        Ok((Self { segments, ..all }, members))
     }
 
     /// The device as the one member of a pool.
@@ -156,8 +184,11 @@ impl Geometry {
 
     /// Bytes that a checkpoint has for map slots, with the number and count of each chunk.
     #[must_use]
-    pub const fn map_bytes(&self) -> u64 {
-        self.pool_bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK
+    pub fn map_bytes(&self) -> u64 {
+        let heads = (64 << 10) + u64::from(self.segments) * SegmentRow::BYTES_MAX as u64;
+        let room = self.area_bytes.saturating_sub(heads + self.object_bytes());
+        // A pool that has grown has more blocks than its areas were made for.
+        (self.pool_bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK).min(room)
     }
 
     /// Blocks of the largest record in this pool: a segment also takes its head, a batch head and a footer. Less than

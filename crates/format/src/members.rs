@@ -98,6 +98,13 @@ impl Members {
         self.rows.len()
     }
 
+    /// Bytes of all devices that are not gone.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let there = self.rows.iter().filter(|member| member.state != MemberState::Gone);
+        there.map(|member| member.bytes).fold(0, u64::saturating_add)
+    }
+
     /// How many devices the pool needs to be whole.
     #[must_use]
     pub fn needed(&self) -> usize {
@@ -111,6 +118,19 @@ impl Members {
         let mut rows = self.rows.clone();
         rows.push(member);
         Some((Self { generation: self.generation + 1, rows }, id))
+    }
+
+    /// The list with more room on one member.
+    ///
+    /// # Panics
+    /// When the pool never had this member, or it loses room.
+    #[must_use]
+    pub fn with_room(&self, id: MemberId, slots: u32, bytes: u64) -> Self {
+        let mut rows = self.rows.clone();
+        let row = &mut rows[usize::from(id.0)];
+        assert!(slots >= row.slots, "slots are homes for good");
+        (row.slots, row.bytes) = (slots, bytes);
+        Self { generation: self.generation + 1, rows }
     }
 
     /// The list with another state of one member.

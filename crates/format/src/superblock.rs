@@ -69,6 +69,9 @@ pub struct Superblock {
     /// Drawn at random at each start, and written to the marker beside the origin as well. Two copies of a pool that
     /// were both used since have different claims. Zeros if no headpond that draws claims has used the pool.
     pub claim: [u8; 16],
+    /// How many members have each host batch after the checkpoint, at least: 1 or 2. A pool that was not left in good
+    /// order is complete without as many members less one.
+    pub host_copies: u8,
     /// The log may have packed records. Set durably before the first is written, and never cleared.
     pub may_have_packed: bool,
     /// The log may have blank records; set like `may_have_packed`. A headpond that knew packed records only did not set
@@ -108,7 +111,9 @@ struct Raw {
     segments: U32,
     member: U16,
     members_given: U16,
-    reserved: [u8; 12],
+    /// Copies of host batches beside the first.
+    more_copies: u8,
+    reserved: [u8; 11],
     checkpoint_area: u8,
     mode: u8,
     clean_stop: u8,
@@ -146,6 +151,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.member = superblock.member.0.into();
     raw.members_given = u16::try_from(superblock.members.given()).expect("bounded by MEMBERS_MAX").into();
     raw.members = superblock.members.raw();
+    raw.more_copies = superblock.host_copies.saturating_sub(1);
     raw.checkpoint_area = superblock.checkpoint_area;
     raw.mode = superblock.mode as u8;
     raw.clean_stop = superblock.clean_stop.into();
@@ -196,7 +202,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     let members = Members::from_raw(raw.list_generation.get(), raw.members_given.get(), &raw.members, segment_bytes)?;
     let own = members.get(member).ok_or(senseless("a member that is not in its own list"))?;
     let geometry = Geometry {
-        pool_bytes: own.bytes,
+        pool_bytes: members.bytes(),
         segment_bytes,
         segments: raw.segments.get(),
         area_bytes: raw.area_bytes.get(),
@@ -226,6 +232,10 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
         claim: raw.claim,
+        host_copies: match raw.more_copies {
+            more @ (0 | 1) => 1 + more,
+            _ => return Err(senseless("more copies than headpond makes")),
+        },
         may_have_packed: raw.incompatible.get() & PACKED != 0,
         may_have_blanks: raw.incompatible.get() & BLANKS != 0,
     })
@@ -235,6 +245,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
 fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> {
     let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
     let areas_end = geometry.area_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
+    // Each slot that the pool ever had is the home of a segment.
     let slots: u64 = members.iter().map(|(_, member)| u64::from(member.slots)).sum();
     let fits = geometry.segment_bytes.is_power_of_two()
         && geometry.segment_bytes as usize >= 16 * BLOCK
@@ -273,6 +284,7 @@ mod tests {
             dirty_blocks: 5,
             boot: [6; 16],
             claim: [8; 16],
+            host_copies: 1,
             may_have_packed: false,
             may_have_blanks: false,
         }
@@ -333,11 +345,12 @@ mod tests {
             ..*first.members.get(first.member).unwrap()
         };
         let (members, id) = first.members.with(other).unwrap();
-        let geometry = Geometry { pool_bytes: 4 << 30, segments_start: 96 << 20, segments: 2000, ..first.geometry };
+        let pool_bytes = (1 << 30) + (4 << 30);
+        let geometry = Geometry { pool_bytes, segments_start: 96 << 20, segments: 2000, ..first.geometry };
         let second = Superblock { member: id, members, geometry, ..first };
         let read = decode_superblock(&encode_superblock(&second)).unwrap();
         assert_eq!(read, second);
-        assert_eq!((read.geometry.pool_bytes, read.members.needed()), (4 << 30, 2));
+        assert_eq!((read.geometry.pool_bytes, read.members.needed()), (pool_bytes, 2));
     }
 
     #[test]

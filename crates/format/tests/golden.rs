@@ -57,6 +57,7 @@ fn superblock(origin: bool) -> Superblock {
         dirty_blocks: 0x4142_4344_4546_4748,
         boot: [0; 16],
         claim: [0; 16],
+        host_copies: 1,
         may_have_packed: false,
         may_have_blanks: false,
     }

@@ -146,6 +146,7 @@ impl World {
             Effect::OriginResize { ticket, object, size } => (ticket, self.origin.resize(object, size)),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, self.origin.stamp(object, mtime)),
             Effect::PoolFailed { ticket }
+            | Effect::MembersChanged { ticket, .. }
             | Effect::OriginSync { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
             Effect::OriginReserve { ticket, .. } => (ticket, Outcome::Space(headpond_engine::Space::default())),

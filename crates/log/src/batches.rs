@@ -219,10 +219,10 @@ fn batches_fit(batches: &[SummaryBatch], geometry: &Geometry) -> bool {
     ordered && batches.iter().all(|batch| in_order(batch) && (1..geometry.segment_blocks()).contains(&batch.start))
 }
 
-/// The present life of a segment by its first two blocks: by its head, or by its first batch if the head is lost. Both
-/// are compared, because a head may be left from an earlier life.
-pub(crate) fn life_at(bytes: &[u8], place: &SegmentHead) -> Option<SegmentHead> {
-    let ours = |life: &SegmentHead| (life.pool, life.segment) == (place.pool, place.segment);
+/// The newest life of any segment of this pool in the first two blocks of a slot: by its head, or by its first batch if
+/// the head is lost. Both are compared, because a head may be left from an earlier life.
+pub(crate) fn life_at(bytes: &[u8], pool: PoolId) -> Option<SegmentHead> {
+    let ours = |life: &SegmentHead| life.pool == pool;
     let (head, batch) = bytes.split_at_checked(BLOCK)?;
     let by_head = decode_segment_head(head).ok().map(|(life, _)| life).filter(ours);
     let by_batch = batch_at(batch, 1).map(|(life, _, _)| life).filter(ours);

@@ -42,6 +42,11 @@ impl Buffers {
         self.unsynced_bytes
     }
 
+    /// Where the batches lie that are not durable.
+    pub(crate) fn unsynced_places(&self) -> impl Iterator<Item = Location> {
+        self.unsynced.iter().map(|(_, at)| *at)
+    }
+
     pub(crate) fn keep(&mut self, at: Location, number: BatchNumber, bytes: Buf) {
         self.unsynced_bytes += bytes.len();
         self.unsynced.push_back((number, at));

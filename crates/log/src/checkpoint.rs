@@ -5,8 +5,7 @@
 
 use headpond_base::{BLOCK, ObjectId};
 use headpond_format::{
-    CheckpointHead, Damage, Entry, FrameKind, Layout, ObjectState, Place, SegmentRow, Superblock,
-    decode_checkpoint_head, decode_frame,
+    CheckpointHead, Damage, Entry, FrameKind, ObjectState, SegmentRow, Superblock, decode_checkpoint_head, decode_frame,
 };
 use headpond_map::{ObjectMap, SLOT_BYTES, Zeros};
 
@@ -90,13 +89,6 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
     }
     if rows.len() != geometry.segments as usize {
         return Err(fail(Damage::Senseless(WHAT, "not a row for each segment")));
-    }
-    let in_its_slot = |(slot, row): (u32, &SegmentRow)| {
-        let here = Layout::Single(Place { member: superblock.member, slot });
-        row.layout.as_ref().is_none_or(|layout| *layout == here)
-    };
-    if !(0..).zip(&rows).all(in_its_slot) {
-        return Err(fail(Damage::Unsupported(WHAT, "segments lie on several devices")));
     }
     Ok(Checkpoint { head, rows, objects })
 }

@@ -1,6 +1,6 @@
 //! Reads a pool's structures, and says why a pool cannot be used.
 
-use headpond_base::{BatchNumber, Buf, Epoch, Errno, Result as IoResult, SegmentId};
+use headpond_base::{BatchNumber, Buf, Epoch, Errno, MemberId, Result as IoResult, SegmentId};
 use headpond_format::Damage;
 
 /// The bound for every number from which counting goes on; no writer counts up to a larger one. The format alone
@@ -35,6 +35,32 @@ pub enum ScanError {
         wanted: u64,
         /// Bytes of the device.
         found: u64,
+    },
+    /// A device belongs to another pool than the others.
+    #[error("device {} of those given belongs to another pool than the newest", device + 1)]
+    OtherPool {
+        /// Its place among the devices given, from 0.
+        device: usize,
+    },
+    /// Two devices are copies of one member.
+    #[error("device {} of those given is a copy of another: both say that they are the same member", device + 1)]
+    SameMember {
+        /// Its place among the devices given, from 0.
+        device: usize,
+    },
+    /// Two members were used, each without the other.
+    #[error("device {} of those given was used without the newest, and the newest without it: only one may go on", device + 1)]
+    UsedApart {
+        /// Its place among the devices given, from 0.
+        device: usize,
+    },
+    /// A member is not here, and has data that no other has.
+    #[error("member {} of the pool is not here, and {dirty_blocks} blocks that the origin lacks are on it alone", member.0)]
+    MissingMember {
+        /// The member.
+        member: MemberId,
+        /// Blocks that only it has, as far as the checkpoint and the log tell.
+        dirty_blocks: u64,
     },
     /// A structure that the start needs is damaged, or asks for what this program does not know.
     #[error("{what} at byte {offset}{}: {damage}", if matches!(damage, Damage::Unsupported(..)) { "" } else { " is damaged" })]

@@ -7,9 +7,9 @@
 //! Invariants:
 //! - A state only gets worse while the pool is in use: what a member refused may be lost even if its next write
 //!   succeeds.
-//! - The pool takes writes only while all its members do. No segment is protected yet, and the log has one order: once
-//!   a batch is lost, no later one counts, on whichever member it lies. With mirrors or parity, a pool could take
-//!   writes as long as each segment has a member that works.
+//! - The pool takes writes while each host batch that is not durable has a member that works. The log has one order:
+//!   once a batch is lost, no later one counts, on whichever member it lies.
+//! - After a loss nothing more counts as durable until the list without the member does: see `hold`.
 
 use headpond_base::{Errno, MemberId};
 
@@ -29,19 +29,34 @@ enum State {
 pub(crate) struct Health {
     /// The members in use, in the order of their numbers.
     members: Vec<(MemberId, State)>,
-    /// Whether all members work. Kept because each request asks several times.
-    all_work: bool,
+    /// No member has a batch that counts. Kept because each request asks several times.
+    failed: bool,
 }
 
 impl Health {
     /// All members work.
     pub(crate) fn new(members: &[MemberId]) -> Self {
-        Self { members: members.iter().map(|member| (*member, State::Works)).collect(), all_work: true }
+        Self { members: members.iter().map(|member| (*member, State::Works)).collect(), failed: false }
     }
 
     /// Whether the pool takes writes. Once it does not, it takes none until the next start.
     pub(crate) const fn takes_writes(&self) -> bool {
-        self.all_work
+        !self.failed
+    }
+
+    /// A host batch is lost.
+    pub(crate) const fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether a member refused nothing.
+    pub(crate) fn works(&self, member: MemberId) -> bool {
+        self.members.iter().any(|(id, state)| *id == member && *state == State::Works)
+    }
+
+    /// The members that refused nothing.
+    pub(crate) fn working(&self) -> Vec<MemberId> {
+        self.members.iter().filter(|(_, state)| *state == State::Works).map(|(id, _)| *id).collect()
     }
 
     /// Whether a read of a member is worth a try. `false` for a member that the pool does not have.
@@ -49,14 +64,27 @@ impl Health {
         self.members.iter().any(|(id, state)| *id == member && *state < State::Gone)
     }
 
-    /// Records that a member refused a write or a sync.
-    pub(crate) fn refused(&mut self, member: MemberId, errno: Errno) {
+    /// Another member, which works.
+    pub(crate) fn add(&mut self, member: MemberId) {
+        if !self.members.iter().any(|(id, _)| *id == member) {
+            self.members.push((member, State::Works));
+        }
+    }
+
+    /// A member is not one any more.
+    pub(crate) fn remove(&mut self, member: MemberId) {
+        self.members.retain(|(id, _)| *id != member);
+    }
+
+    /// Records that a member refused a write or a sync. Returns whether it worked until now.
+    pub(crate) fn refused(&mut self, member: MemberId, errno: Errno) -> bool {
         let is_gone = matches!(errno, Errno::NODEV | Errno::NXIO);
         let now = if is_gone { State::Gone } else { State::RefusesWrites };
+        let worked = self.works(member);
         for (_, state) in self.members.iter_mut().filter(|(id, _)| *id == member) {
             *state = now.max(*state);
         }
-        self.all_work = self.members.iter().all(|(_, state)| *state == State::Works);
+        worked
     }
 }
 
@@ -68,12 +96,15 @@ mod tests {
     const OTHER: MemberId = MemberId(3);
 
     #[test]
-    fn a_pool_takes_writes_only_while_all_its_members_do() {
+    fn a_member_that_refused_something_works_no_more_and_may_be_read() {
         let mut health = Health::new(&[ONE, OTHER]);
-        assert!(health.takes_writes());
-        health.refused(OTHER, Errno::IO);
-        assert!(!health.takes_writes());
+        assert!(health.refused(OTHER, Errno::IO));
+        assert!(!health.refused(OTHER, Errno::IO), "that is known");
+        assert_eq!(health.working(), [ONE]);
         assert!(health.can_be_read(ONE) && health.can_be_read(OTHER), "what is durable there is not lost");
+        assert!(health.takes_writes(), "that is for the log to say");
+        health.fail();
+        assert!(!health.takes_writes());
     }
 
     #[test]
@@ -83,7 +114,7 @@ mod tests {
             health.refused(OTHER, Errno::IO);
             health.refused(OTHER, gone);
             health.refused(OTHER, Errno::IO);
-            assert!(health.can_be_read(ONE) && !health.can_be_read(OTHER) && !health.takes_writes());
+            assert!(health.can_be_read(ONE) && !health.can_be_read(OTHER) && !health.works(OTHER));
         }
         assert!(!Health::new(&[ONE]).can_be_read(OTHER), "the pool does not have it");
     }

@@ -15,15 +15,15 @@
 //! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
 //! which come between requests, publish them there.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Errno, Generation, Location, MemberId, ObjectId, OwnerNumber,
-    PoolId, SegmentId, Sequence, Stream,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, ObjectId, OwnerNumber, PoolId, Redundancy,
+    SegmentId, Sequence, Stream,
 };
 use headpond_format::{
-    BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
+    Address, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
     Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, finish_packed, verify_block,
     verify_packed,
 };
@@ -66,20 +66,28 @@ enum Wanted {
     AllStreams,
 }
 
+/// A write that is not completed.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    segment: SegmentId,
+    /// Places that have not completed it.
+    left: usize,
+}
+
 /// Writes under way that keep the flash busy, for each host segment that may be open.
 const EARLY_AT_ONCE: usize = 2;
 
 /// The log of one pool.
 pub struct Log {
     pool: PoolId,
-    geometry: Geometry,
+    pub(crate) geometry: Geometry,
     owner: OwnerNumber,
     epoch: Epoch,
-    segments: Segments,
-    open: OpenSegments,
+    pub(crate) segments: Segments,
+    pub(crate) open: OpenSegments,
     filling: FillPolicy,
     rhythm: SyncRhythm,
-    buffers: Buffers,
+    pub(crate) buffers: Buffers,
     second_tail: Option<SecondTail>,
     next_sequence: Sequence,
     last_host_sequence: Sequence,
@@ -87,18 +95,22 @@ pub struct Log {
     next_generation: Generation,
     next_write: WriteId,
     last_host: BatchNumber,
-    under_way: BTreeSet<WriteId>,
-    /// The segment of each write in `under_way`.
-    write_segments: std::collections::BTreeMap<WriteId, SegmentId>,
+    under_way: BTreeMap<WriteId, UnderWay>,
     sync: SyncState,
     wanted: Wanted,
-    durable: Sequence,
+    /// On every member that works. Requests hear of it through [`Log::durable`].
+    pub(crate) durable: Sequence,
+    /// Since a member was lost, and until its loss is known elsewhere: what requests hear.
+    pub(crate) held: Option<Sequence>,
+    pub(crate) redundancy: Redundancy,
+    /// The pool has, or has had, several members.
+    pub(crate) several: bool,
+    pub(crate) may_have_weak: bool,
     durable_all: Sequence,
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
-    mutation: Option<Mutation>,
-    /// Once a member has refused something, nothing after it counts as durable.
-    health: Health,
+    pub(crate) mutation: Option<Mutation>,
+    pub(crate) health: Health,
     io: Vec<LogIo>,
 }
 
@@ -108,13 +120,13 @@ impl Log {
     pub fn new(start: LogStart) -> Self {
         let before = Sequence(start.next_sequence.0 - 1);
         let last_batch = BatchNumber(start.next_batch.0 - 1);
-        let health = Health::new(start.addresses.members());
+        let health = Health::new(&start.members);
         Self {
             pool: start.pool,
             geometry: start.geometry,
             owner: start.owner,
             epoch: start.epoch,
-            segments: Segments::new(start.addresses, start.segments),
+            segments: Segments::new(start.addresses, start.segments, &start.take_new),
             open: OpenSegments::new(),
             filling: FillPolicy::default(),
             rhythm: SyncRhythm::default(),
@@ -126,11 +138,14 @@ impl Log {
             next_generation: start.next_generation,
             next_write: WriteId(1),
             last_host: last_batch,
-            under_way: BTreeSet::new(),
-            write_segments: std::collections::BTreeMap::new(),
+            under_way: BTreeMap::new(),
             sync: SyncState::Idle,
             wanted: Wanted::Nothing,
             durable: before,
+            held: None,
+            redundancy: Redundancy::None,
+            several: start.several,
+            may_have_weak: start.several,
             durable_all: before,
             synced_batch: last_batch,
             synced_host: last_batch,
@@ -215,12 +230,6 @@ impl Log {
         self.last_host
     }
 
-    /// All entries of the host stream up to this one are durable.
-    #[must_use]
-    pub const fn durable(&self) -> Sequence {
-        self.durable
-    }
-
     /// All entries of all streams up to this one are durable.
     #[must_use]
     pub const fn durable_all(&self) -> Sequence {
@@ -243,27 +252,6 @@ impl Log {
     #[must_use]
     pub const fn unsynced_bytes(&self) -> usize {
         self.buffers.unsynced_bytes()
-    }
-
-    /// Whether the flash takes writes. Once it does not, nothing new becomes durable.
-    #[must_use]
-    pub const fn takes_writes(&self) -> bool {
-        self.health.takes_writes()
-    }
-
-    /// Whether a read of this location is worth a try.
-    ///
-    /// # Panics
-    /// When the location is in no segment.
-    #[must_use]
-    pub fn can_be_read(&self, location: Location) -> bool {
-        self.health.can_be_read(self.segments.addresses().of(location).member)
-    }
-
-    /// Records that a member refused a write or a sync, of the log or of another part. From now on nothing new counts
-    /// as durable.
-    pub fn refused(&mut self, member: MemberId, errno: Errno) {
-        self.health.refused(member, errno);
     }
 
     /// Whether a block is durable on flash. The head block of an open or unsynced batch is not.
@@ -394,7 +382,7 @@ impl Log {
                 }
                 self.seal_current(stream);
             }
-            if self.open.are_none(stream) || self.segments.free() > self.filling.spare {
+            if self.open.are_none(stream) || self.free_segments() > self.filling.spare {
                 return self.open_segment(stream);
             }
             self.open.pass(stream);
@@ -504,9 +492,9 @@ impl Log {
             return;
         }
         let at = self.geometry.first_location(open.id).plus(batch.start);
-        let (head, at) = (self.batch_head(open, batch), self.segments.addresses().of(at));
+        let (head, places) = (self.batch_head(open, batch), self.places_to_write(open.id, at));
         if let Some(tail) = &mut self.second_tail {
-            tail.publish(batch, at, &head);
+            tail.publish(batch, &places, &head);
         }
     }
 
@@ -551,10 +539,11 @@ impl Log {
         let at = self.geometry.first_location(id).plus(start);
         let data = buffer.freeze();
         self.buffers.keep(at, number, data.clone());
+        let places = self.places_to_write(id, at);
         if stream == Stream::Host
             && let Some(tail) = &mut self.second_tail
         {
-            tail.closed(self.next_write, self.segments.addresses().of(at), &head, &data);
+            tail.closed(self.next_write, &places, &head, &data);
         }
         self.write(id, at, data);
         self.open.pass(stream);
@@ -568,7 +557,7 @@ impl Log {
     }
 
     /// Submits the footer of a segment, which then takes no more batches.
-    fn seal(&mut self, open: &OpenSegment) {
+    pub(crate) fn seal(&mut self, open: &OpenSegment) {
         assert!(open.batch.is_none(), "a segment is sealed with its last batch open");
         let footer = encode_footer(&self.segment_head(open), &open.summary);
         #[allow(clippy::cast_possible_truncation)] // a footer is smaller than its segment
@@ -589,20 +578,33 @@ impl Log {
     }
 
     fn open_segment(&mut self, stream: Stream) {
-        let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
+        let opened = if stream == Stream::Host && self.mirrors() {
+            self.segments.take_free_pair().map(|(id, copy)| (id, Some(copy)))
+        } else {
+            self.segments.take_free().map(|id| (id, None))
+        };
+        let (id, copy) = opened.expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
         *self.segments.get_mut(id) = Segment {
             under_way: self.segments.get(id).under_way,
+            copy,
             ..Segment::new(generation, SegmentState::Open, stream)
         };
         let first = self.geometry.first_location(id);
         self.buffers.forget(first, self.geometry.segment_blocks());
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());
-        let mut head = BufMut::zeroed(BLOCK);
-        encode_segment_head(&self.segment_head(&open), &self.placement(&open), &mut head);
+        let heads: Vec<(Address, Buf)> = self
+            .segments
+            .keepers(id)
+            .map(|keeper| {
+                let mut head = BufMut::zeroed(BLOCK);
+                encode_segment_head(&self.segment_head(&open), &self.placement(&open, keeper), &mut head);
+                (self.segments.addresses().within(keeper, first), head.freeze())
+            })
+            .collect();
         self.open.put(open);
-        self.write(id, first, head.freeze());
+        self.write_each(id, heads);
     }
 
     const fn segment_head(&self, open: &OpenSegment) -> SegmentHead {
@@ -615,21 +617,35 @@ impl Log {
         }
     }
 
-    fn placement(&self, open: &OpenSegment) -> Placement {
-        let here = self.segments.place(open.id);
+    /// What the head of a segment says in the home of `keeper`.
+    fn placement(&self, open: &OpenSegment, keeper: SegmentId) -> Placement {
+        let here = self.segments.addresses().home(keeper);
         let writer = Writer { pool: self.pool, generation: open.generation };
-        let layout = Layout::Single(here);
+        let layout = self.segments.layout(open.id);
         Placement { owner: self.owner, here, layout, writer, writer_segment: open.id }
     }
 
     fn write(&mut self, segment: SegmentId, at: Location, data: Buf) {
+        let places = self.places_to_write(segment, at);
+        self.write_each(segment, places.into_iter().map(|place| (place, data.clone())).collect());
+    }
+
+    /// The places of a block on members that work. At least one while the pool takes writes.
+    fn places_to_write(&self, segment: SegmentId, at: Location) -> Vec<Address> {
+        self.segments.places(segment, at).filter(|place| self.health.works(place.member)).collect()
+    }
+
+    /// One write that goes to several places. Without any it is as good as done: its member is lost, and others have
+    /// what counts.
+    fn write_each(&mut self, segment: SegmentId, places: Vec<(Address, Buf)>) {
         let id = self.next_write;
         self.next_write = WriteId(id.0 + 1);
-        self.under_way.insert(id);
-        self.write_segments.insert(id, segment);
+        if places.is_empty() {
+            return;
+        }
+        self.under_way.insert(id, UnderWay { segment, left: places.len() });
         self.segments.get_mut(segment).under_way += 1;
-        let at = self.segments.addresses().of(at);
-        self.io.push(LogIo::Write { id, at, data });
+        self.io.extend(places.into_iter().map(|(at, data)| LogIo::Write { id, at, data }));
     }
 
     /// Asks that all entries of the host stream up to now become durable.
@@ -673,7 +689,7 @@ impl Log {
     /// Whether an entry of the host stream is not durable. Requests ask for these entries.
     #[must_use]
     pub fn has_unsynced_changes(&self) -> bool {
-        self.durable < self.last_host_sequence
+        self.durable() < self.last_host_sequence
     }
 
     fn pump(&mut self) {
@@ -712,18 +728,27 @@ impl Log {
     fn is_written(&self, target: &SyncTarget) -> bool {
         if Mutation::SyncOneSegment.is_planted(self.mutation) {
             let last = self.open.all().find(|open| open.summary.last().is_some_and(|last| last.number == target.host));
-            let mut earlier = self.write_segments.range(..=target.write);
-            return earlier.all(|(_, segment)| last.is_some_and(|open| open.id != *segment));
+            let mut earlier = self.under_way.range(..=target.write);
+            return earlier.all(|(_, write)| last.is_some_and(|open| open.id != write.segment));
         }
-        self.under_way.first().is_none_or(|first| *first > target.write)
+        self.under_way.first_key_value().is_none_or(|(first, _)| *first > target.write)
     }
 
-    /// Records that a write is completed. If it failed, call [`Log::refused`] first.
+    /// Records that a write is completed in one of its places. If it failed there, call [`Log::refused`] first.
     ///
     /// # Panics
     /// When the write was not under way.
     pub fn wrote(&mut self, id: WriteId) {
-        let segment = self.write_segments.remove(&id).expect("a write is completed once");
+        let hasty = Mutation::OneCopySync.is_planted(self.mutation);
+        if hasty && !self.under_way.contains_key(&id) {
+            return;
+        }
+        let write = self.under_way.get_mut(&id).expect("a write is completed once in each place");
+        write.left -= 1;
+        let UnderWay { segment, left } = *write;
+        if left > 0 && !hasty {
+            return;
+        }
         self.under_way.remove(&id);
         self.segments.get_mut(segment).under_way -= 1;
         if self.takes_writes()
@@ -734,7 +759,8 @@ impl Log {
         self.pump();
     }
 
-    /// Records that the sync is completed on all members. If it failed on one, call [`Log::refused`] first.
+    /// Records that the sync is completed on all members. If it failed on some, call [`Log::refused`] for each first:
+    /// what it covers is durable on the others.
     ///
     /// # Panics
     /// When no sync was under way.
@@ -757,7 +783,9 @@ impl Log {
         let released = self.segments.release(self.durable, replay_from, checkpoint_begun);
         for id in &released {
             let at = self.segments.addresses().of_segment(*id);
-            self.io.push(LogIo::Trim { at, len: u64::from(self.geometry.segment_bytes) });
+            if self.health.works(at.member) {
+                self.io.push(LogIo::Trim { at, len: u64::from(self.geometry.segment_bytes) });
+            }
         }
         released.len()
     }

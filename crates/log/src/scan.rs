@@ -2,19 +2,20 @@
 //!
 //! The scan writes nothing, so you can interrupt and repeat it with the same result.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, SegmentId, Stream};
+use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, MemberId, SegmentId};
 use headpond_format::{
-    Addresses, BLOCK_UNITS, Damage, Entry, Geometry, SUPERBLOCK_SLOTS, SegmentHead, SegmentState, Superblock,
-    decode_checkpoint_head, decode_superblock,
+    Addresses, BLOCK_UNITS, Damage, Entry, Geometry, MemberState, SUPERBLOCK_SLOTS, SegmentHead, SegmentState,
+    Superblock, decode_checkpoint_head, decode_superblock,
 };
 
-use crate::batches::{WantedBatches, life_at, walk, was_head};
 use crate::checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
+use crate::lives::{Life, find_lives};
+use crate::muster::{Present, newest_superblock};
 use crate::mutation::Mutation;
 use crate::segments::Segment;
 use crate::start::LogStart;
-use crate::tail::{FoundBatch, KnownDurable, TailEntry, batches_of, judge};
+use crate::tail::{FoundBatch, KnownDurable, Slots, TailEntry, batches_of_all, judge};
 
 /// The result of a scan.
 pub struct Scanned {
@@ -36,19 +37,28 @@ pub struct Scanned {
     pub beyond_gap: u64,
 }
 
-/// Reads a pool from a device of `device_bytes`. `mutation` is for tests of the tests.
+/// Reads a pool of one device of `device_bytes`. `mutation` is for tests of the tests.
 ///
 /// # Errors
 /// [`ScanError`].
 pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutation>) -> Result<Scanned, ScanError> {
     let superblock = newest_superblock(flash, device_bytes)?;
-    let refusal = match scan_from(flash, superblock.clone(), mutation) {
+    scan_members(&mut Present::alone(flash, device_bytes, superblock), mutation)
+}
+
+/// Reads a pool from those of its members that are here. `mutation` is for tests of the tests.
+///
+/// # Errors
+/// [`ScanError`].
+pub fn scan_members(present: &mut Present<'_>, mutation: Option<Mutation>) -> Result<Scanned, ScanError> {
+    let superblock = present.superblock().clone();
+    let refusal = match scan_from(present, superblock.clone(), mutation) {
         Err(refusal) => refusal,
         scanned => return scanned,
     };
-    match lost_successor(flash, &superblock, &refusal) {
+    match lost_successor(present, &superblock, &refusal) {
         Some(successor) => {
-            let mut scanned = scan_from(flash, successor, mutation).map_err(|_| refusal)?;
+            let mut scanned = scan_from(present, successor, mutation).map_err(|_| refusal)?;
             // The next superblock goes into the damaged slot. Until it is durable, the intact one stays.
             scanned.superblock.counter += 1;
             Ok(scanned)
@@ -58,44 +68,46 @@ pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutat
 }
 
 fn scan_from(
-    flash: &mut dyn FlashRead,
+    present: &mut Present<'_>,
     superblock: Superblock,
     mutation: Option<Mutation>,
 ) -> Result<Scanned, ScanError> {
     let geometry = superblock.geometry;
-    let mut checkpoint = read_checkpoint(flash, &superblock)?;
+    let missing = present.missing();
+    if let Some(member) = missing.first().filter(|_| !superblock.clean_stop)
+        && missing.len() >= usize::from(superblock.host_copies)
+    {
+        // It may have host batches that no other has, and that nothing else tells of.
+        return Err(ScanError::MissingMember { member: *member, dirty_blocks: superblock.dirty_blocks });
+    }
+    let mut checkpoint = any_checkpoint(present, &superblock)?;
     let head = checkpoint.head;
     let layouts = checkpoint.rows.iter().map(|row| row.layout.as_ref());
     let addresses = Addresses::new(geometry, &superblock.members, layouts).map_err(|damage| {
         damaged("checkpoint", geometry.checkpoint_start(usize::from(superblock.checkpoint_area)), damage)
     })?;
 
-    let mut segments = Vec::with_capacity(checkpoint.rows.len());
+    let (lives, mut next_generation) = find_lives(present, &superblock, &checkpoint, &addresses)?;
+    let mut segments = Vec::with_capacity(lives.len());
     let mut found: Vec<FoundBatch> = Vec::new();
-    let (mut next_generation, mut lives) = (head.next_generation, Vec::new());
-    for (index, row) in (0_u32..).zip(&checkpoint.rows) {
-        let id = SegmentId(index);
-        let life = find_life(flash, &superblock, &checkpoint, id)?;
-        // Opened after the checkpoint began, in the epoch that goes on.
-        let reopened = life.filter(|life| life.generation >= head.next_generation && life.epoch == head.epoch);
-        next_generation = next_generation.max(life.map_or(Generation(0), |life| life.generation.next()));
-        let (generation, state, stream) = match reopened {
-            Some(life) => (life.generation, SegmentState::Sealed, life.stream),
-            None if row.state == SegmentState::Free => (row.generation, SegmentState::Free, row.stream),
-            None => (row.generation, SegmentState::Sealed, row.stream),
-        };
-        lives.push(Life { generation, counts: state != SegmentState::Free });
-        segments.push(Segment::new(generation, state, stream));
-        if reopened.is_some() || row.state == SegmentState::Open {
-            let life = SegmentHead { pool: superblock.pool, epoch: head.epoch, segment: id, generation, stream };
-            found.extend(batches_of(flash, &geometry, &life, mutation)?);
+    for ((index, row), life) in (0_u32..).zip(&checkpoint.rows).zip(&lives) {
+        let Life { generation, state, stream, home, copy, lent, .. } = *life;
+        let mut segment = Segment { home, copy, lent, ..Segment::new(generation, state, stream) };
+        if life.reopened || row.state == SegmentState::Open && state != SegmentState::Free {
+            let (pool, epoch, id) = (superblock.pool, head.epoch, SegmentId(index));
+            let life = SegmentHead { pool, epoch, segment: id, generation, stream };
+            let keepers: Vec<SegmentId> = home.then_some(id).into_iter().chain(copy).collect();
+            let (batches, differ) = batches_of_all(present, &addresses, &geometry, &life, &keepers, mutation)?;
+            segment.copies_differ = differ;
+            found.extend(batches);
         }
+        segments.push(segment);
     }
     // A crash may destroy the head and the first batch of a segment that was opened last, and keep what came later,
     // its footer too. The generation of such a segment must not come again. There are at most as many as segments,
     // because each segment was opened at most once since the last sync.
     let unseen = if superblock.clean_stop { 0 } else { u64::from(geometry.segments) };
-    let next_generation = Generation(next_generation.0 + unseen);
+    next_generation = Generation(next_generation.0 + unseen);
     drop_foreign_slots(&mut checkpoint, &lives, &geometry, &superblock)?;
 
     let mut durable = KnownDurable { batch: superblock.synced_through, host: superblock.synced_host };
@@ -109,7 +121,11 @@ fn scan_from(
             next_sequence = next_sequence.max(sequence.next());
         }
     }
-    let tail = judge(found, flash, &geometry, head.replay_from, head.last_host, durable, mutation)?;
+    let mut slots = Slots { present, addresses: &addresses, geometry: &geometry };
+    let tail = judge(found, &mut slots, head.replay_from, head.last_host, durable, mutation)?;
+    for segment in &tail.differing {
+        segments[segment.0 as usize].copies_differ = true;
+    }
     let last_object = checkpoint.objects.last().map_or(0, |last| last.object.0);
     let next_object = head.next_object.max(last_object + 1);
     let epoch = Epoch(head.epoch.0.max(superblock.epoch.0) + 1);
@@ -120,11 +136,17 @@ fn scan_from(
         let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
         return Err(damaged("the log", offset, Damage::Senseless("the log", "numbers that nobody counts up to")));
     }
+    let here = present.members();
+    let state = |member: MemberId| superblock.members.get(member).map(|member| member.state);
+    let in_use = |member: &MemberId| state(*member) == Some(MemberState::InUse);
     Ok(Scanned {
         start: LogStart {
             pool: superblock.pool,
             geometry,
             addresses,
+            members: here.clone(),
+            take_new: here.into_iter().filter(in_use).collect(),
+            several: superblock.members.given() > 1,
             owner: superblock.owner,
             epoch,
             next_sequence,
@@ -143,42 +165,16 @@ fn scan_from(
     })
 }
 
-/// The last life of a segment that left traces.
-fn find_life(
-    flash: &mut dyn FlashRead,
-    superblock: &Superblock,
-    checkpoint: &Checkpoint,
-    id: SegmentId,
-) -> Result<Option<SegmentHead>, ScanError> {
-    let (geometry, head) = (&superblock.geometry, &checkpoint.head);
-    let offset = geometry.byte_of(geometry.first_location(id));
-    let bytes = flash.read(offset, 2 * BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
-    let place = SegmentHead {
-        pool: superblock.pool,
-        epoch: head.epoch,
-        segment: id,
-        generation: head.next_generation,
-        stream: Stream::Host,
-    };
-    let mut life = life_at(&bytes, &place);
-    let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
-    if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {
-        // Head and first batch are damaged. If the segment was in use, later batches say its life.
-        (_, life) = walk(flash, geometry, &WantedBatches::Since(place))?;
-    }
-    match life {
-        // No segment is opened in a new epoch before the superblock of that epoch is durable.
-        Some(life) if life.epoch > head.epoch.max(superblock.epoch) => {
-            Err(ScanError::LostSuperblock { segment: id, found: life.epoch, known: head.epoch.max(superblock.epoch) })
+/// The checkpoint that the superblock names, from any member that has it.
+fn any_checkpoint(present: &mut Present<'_>, superblock: &Superblock) -> Result<Checkpoint, ScanError> {
+    let mut refusal = ScanError::NotAPool;
+    for member in present.members() {
+        match read_checkpoint(&mut present.member(member), superblock) {
+            Ok(checkpoint) => return Ok(checkpoint),
+            Err(error) => refusal = error,
         }
-        life => Ok(life),
     }
-}
-
-/// A segment's present life, and whether slots that point into the segment can count.
-struct Life {
-    generation: Generation,
-    counts: bool,
+    Err(refusal)
 }
 
 /// Removes slots that point into an earlier life of their segment. Their blocks were evicted or moved, and that is
@@ -208,7 +204,7 @@ fn drop_foreign_slots(
             // Free at the checkpoint's start: the slot was made later, in the new life. In use then: the slot is of
             // the life in the row, and counts while that life lasts.
             let same = row.state == SegmentState::Free || row.generation == life.generation;
-            if !(life.counts && same) {
+            if life.state == SegmentState::Free || !same {
                 foreign.push(block);
             }
         }
@@ -219,47 +215,6 @@ fn drop_foreign_slots(
     Ok(())
 }
 
-/// Reads the superblock that counts: of those that are whole, the newest.
-///
-/// # Errors
-/// [`ScanError`].
-pub fn newest_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Superblock, ScanError> {
-    let mut best: Option<Superblock> = None;
-    let (mut worst, mut refusal) = (ScanError::NotAPool, None);
-    for offset in SUPERBLOCK_SLOTS {
-        if offset + BLOCK as u64 > device_bytes {
-            continue;
-        }
-        match flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno }) {
-            Ok(bytes) => match decode_superblock(&bytes) {
-                Ok(superblock) if best.as_ref().is_none_or(|best| best.counter < superblock.counter) => {
-                    best = Some(superblock);
-                }
-                Ok(_) | Err(Damage::Missing(_)) => {}
-                Err(Damage::Version { found }) => refusal = Some(ScanError::Version { found }),
-                Err(damage @ Damage::Unsupported(..)) => refusal = Some(damaged("superblock", offset, damage)),
-                Err(damage) if worst == ScanError::NotAPool => worst = damaged("superblock", offset, damage),
-                Err(_) => {}
-            },
-            Err(error) => worst = error,
-        }
-    }
-    // The use that wrote this slot is later than the use that wrote the other.
-    if let Some(refusal) = refusal {
-        return Err(refusal);
-    }
-    let superblock = best.ok_or(worst)?;
-    if superblock.members.needed() > 1 {
-        let damage = Damage::Unsupported("superblock", "the pool has several devices");
-        return Err(damaged("superblock", SUPERBLOCK_SLOTS[0], damage));
-    }
-    let wanted = superblock.geometry.segments_end();
-    if wanted > device_bytes {
-        return Err(ScanError::CutShort { wanted, found: device_bytes });
-    }
-    Ok(superblock)
-}
-
 /// The superblock after `left`, if there is proof that it was durable. Then the checkpoint that it named is whole in
 /// the other area, and says all that the superblock said.
 ///
@@ -267,7 +222,12 @@ pub fn newest_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result
 /// were reused that only a later checkpoint made superfluous, or the area of `left`'s checkpoint was overwritten. None
 /// of this happens before a superblock is durable. A crash may tear the slot and leave no such traces; then the pool
 /// is as `left` says.
-fn lost_successor(flash: &mut dyn FlashRead, left: &Superblock, refusal: &ScanError) -> Option<Superblock> {
+fn lost_successor(present: &mut Present<'_>, left: &Superblock, refusal: &ScanError) -> Option<Superblock> {
+    let members = present.members();
+    members.into_iter().find_map(|member| lost_on(&mut present.member(member), left, refusal))
+}
+
+fn lost_on(flash: &mut dyn FlashRead, left: &Superblock, refusal: &ScanError) -> Option<Superblock> {
     let counter = left.counter + 1;
     let slot = flash.read(SUPERBLOCK_SLOTS[usize::from(counter % 2 == 1)], BLOCK).ok()?;
     // A start that ended before its own first superblock may have put `left` there.

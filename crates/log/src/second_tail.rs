@@ -146,9 +146,9 @@ impl SecondTail {
     }
 
     /// Publishes what the open batch holds now.
-    pub(crate) fn publish(&mut self, batch: &OpenBatch, at: Address, head: &BatchHead) {
+    pub(crate) fn publish(&mut self, batch: &OpenBatch, places: &[Address], head: &BatchHead) {
         if let Some(slot) = batch.slot().filter(|_| !batch.entries.is_empty()) {
-            self.show(slot, at, head, filling(batch));
+            self.show(slot, places, head, filling(batch));
         }
     }
 
@@ -163,14 +163,14 @@ impl SecondTail {
     }
 
     /// The open batch is submitted as the write `id`.
-    pub(crate) fn closed(&mut self, id: WriteId, at: Address, head: &BatchHead, data: &Buf) {
+    pub(crate) fn closed(&mut self, id: WriteId, places: &[Address], head: &BatchHead, data: &Buf) {
         let Some(slot) = data.slot() else {
             self.uncovered.insert(id);
             return;
         };
         #[allow(clippy::cast_possible_truncation)] // a batch is bounded
         let blocks = (data.len() / BLOCK) as u32;
-        self.show(slot, at, head, RowState::Closed { blocks });
+        self.show(slot, places, head, RowState::Closed { blocks });
         self.open = None;
         self.under_way.insert(id, data.clone());
         if Mutation::FreeSlotEarly.is_planted(self.mutation) {
@@ -188,8 +188,8 @@ impl SecondTail {
     }
 
     /// Stores what has changed of a row. Every state between is one of before, with later numbers in its head.
-    fn show(&mut self, slot: usize, at: Address, head: &BatchHead, state: RowState) {
-        let facts = facts_of(at, head);
+    fn show(&mut self, slot: usize, places: &[Address], head: &BatchHead, state: RowState) {
+        let facts = facts_of(places, head);
         let before = self.open.take().filter(|open| open.slot == slot);
         for (fact, word) in facts.iter().enumerate() {
             if before.as_ref().is_none_or(|before| before.facts[fact] != *word) {

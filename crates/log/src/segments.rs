@@ -6,11 +6,13 @@
 //!    newer version in this segment is overwritten, an old version in another segment would come back.
 //! 3. No checkpoint that is still being written began before it was emptied: such a checkpoint may point here.
 //! 4. No read or write of it is under way.
+//!
+//! A mirrored segment has the home of another for its copy. That one is *lent*: it is free, and cannot be opened.
 
 use std::collections::VecDeque;
 
-use headpond_base::{Generation, SegmentId, Sequence, Stream};
-use headpond_format::{Addresses, Layout, Place, SegmentRow, SegmentState};
+use headpond_base::{Generation, Location, MemberId, SegmentId, Sequence, Stream};
+use headpond_format::{Address, Addresses, Layout, Member, SegmentRow, SegmentState};
 
 /// One segment.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,14 @@ pub struct Segment {
     pub last_sequence: Sequence,
     /// Writes and reads of it under way.
     pub under_way: u32,
+    /// Its bytes are in its home.
+    pub home: bool,
+    /// Its bytes are in the home of this segment, too.
+    pub copy: Option<SegmentId>,
+    /// Some bytes may be in one of the two places only.
+    pub copies_differ: bool,
+    /// It is free, and its home has the copy of another.
+    pub lent: bool,
 }
 
 impl Segment {
@@ -56,43 +66,58 @@ impl Segment {
             kept_units: 0,
             last_sequence: Sequence(0),
             under_way: 0,
+            home: !matches!(state, SegmentState::Free),
+            copy: None,
+            copies_differ: false,
+            lent: false,
         }
     }
 }
 
-/// All segments of a pool. Each lies in one place.
+/// All segments of a pool.
 #[derive(Debug)]
 pub struct Segments {
     addresses: Addresses,
     table: Vec<Segment>,
-    free: VecDeque<SegmentId>,
+    /// Segments that can be opened, by the member where they are at home.
+    free: Vec<VecDeque<SegmentId>>,
+    /// Members that take new segments.
+    takes_new: Vec<bool>,
+    /// Segments at home on those.
+    usable: usize,
     /// Emptied segments, each with the next sequence at that time.
     waiting: Vec<(SegmentId, Sequence)>,
 }
 
 impl Segments {
-    pub(crate) fn new(addresses: Addresses, table: Vec<Segment>) -> Self {
-        let free = (0_u32..)
-            .zip(&table)
-            .filter(|(_, segment)| segment.state == SegmentState::Free)
-            .map(|(index, _)| SegmentId(index))
-            .collect();
-        Self { addresses, table, free, waiting: Vec::new() }
+    pub(crate) fn new(addresses: Addresses, table: Vec<Segment>, takes_new: &[MemberId]) -> Self {
+        let members = takes_new.iter().map(|member| usize::from(member.0) + 1).max().unwrap_or(0);
+        let takes_new = (0..members).map(|index| takes_new.iter().any(|member| usize::from(member.0) == index));
+        let takes_new: Vec<bool> = takes_new.collect();
+        let mut segments =
+            Self { addresses, table, free: vec![VecDeque::new(); members], takes_new, usable: 0, waiting: Vec::new() };
+        segments.count_usable();
+        for index in 0..segments.table.len() {
+            let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
+            if segments.get(id).state == SegmentState::Free && !segments.get(id).lent {
+                segments.make_free(id);
+            }
+        }
+        segments
     }
 
-    /// Where the segments lie.
+    /// A segment can be opened from now on, unless its member takes none.
+    fn make_free(&mut self, id: SegmentId) {
+        let member = usize::from(self.addresses.home(id).member.0);
+        if self.takes_new.get(member).is_some_and(|takes| *takes) {
+            self.free[member].push_back(id);
+        }
+    }
+
+    /// The homes of the segments.
     #[must_use]
     pub const fn addresses(&self) -> &Addresses {
         &self.addresses
-    }
-
-    /// Where a segment lies. A free segment will lie there once it is opened.
-    ///
-    /// # Panics
-    /// When the pool has no such segment.
-    #[must_use]
-    pub fn place(&self, id: SegmentId) -> Place {
-        self.addresses.place(id)
     }
 
     /// A segment as a row of a checkpoint.
@@ -102,8 +127,91 @@ impl Segments {
     #[must_use]
     pub fn row(&self, id: SegmentId) -> SegmentRow {
         let Segment { generation, state, stream, .. } = *self.get(id);
-        let layout = (state != SegmentState::Free).then(|| Layout::Single(self.place(id)));
-        SegmentRow { generation, state, stream, layout }
+        // In a pool of one device a free segment's home follows from its number.
+        let known = state == SegmentState::Free && self.addresses.is_of_one_member();
+        SegmentRow { generation, state, stream, layout: (!known).then(|| self.layout(id)) }
+    }
+
+    /// Where a segment lies; of a free one, its home.
+    pub(crate) fn layout(&self, id: SegmentId) -> Layout {
+        let home = self.addresses.home(id);
+        match self.get(id).copy {
+            Some(copy) => Layout::Mirror([home, self.addresses.home(copy)]),
+            None => Layout::Single(home),
+        }
+    }
+
+    /// The segments in whose homes the bytes of a segment are: at most two.
+    pub fn keepers(&self, id: SegmentId) -> impl Iterator<Item = SegmentId> + use<> {
+        let Segment { home, copy, .. } = *self.get(id);
+        home.then_some(id).into_iter().chain(copy)
+    }
+
+    /// The places of a block of a segment: at most two.
+    pub fn places(&self, id: SegmentId, location: Location) -> impl Iterator<Item = Address> + use<'_> {
+        self.keepers(id).map(move |keeper| self.addresses.within(keeper, location))
+    }
+
+    /// A member takes no new segments any more.
+    pub(crate) fn take_none_on(&mut self, member: MemberId) {
+        let index = usize::from(member.0);
+        if let Some(takes) = self.takes_new.get_mut(index) {
+            *takes = false;
+            self.free[index].clear();
+        }
+        self.count_usable();
+    }
+
+    /// The members that take new segments.
+    pub(crate) fn members_that_take(&self) -> impl Iterator<Item = MemberId> {
+        (0..).map(MemberId).zip(&self.takes_new).filter(|(_, takes)| **takes).map(|(member, _)| member)
+    }
+
+    /// Whether a member takes new segments.
+    pub(crate) fn takes_new(&self, member: MemberId) -> bool {
+        self.takes_new.get(usize::from(member.0)) == Some(&true)
+    }
+
+    /// New slots of a member, which may be new: each is the home of a new segment, which is free once the member is
+    /// admitted.
+    pub(crate) fn extend(&mut self, id: MemberId, member: &Member) {
+        let index = usize::from(id.0);
+        if index >= self.takes_new.len() {
+            self.takes_new.resize(index + 1, false);
+            self.free.resize(index + 1, VecDeque::new());
+        }
+        let segments = self.addresses.extend(id, member);
+        self.table.resize(segments as usize, Segment::new(Generation(0), SegmentState::Free, Stream::Host));
+    }
+
+    /// A member takes new segments: all that are free and at home there.
+    pub(crate) fn admit(&mut self, member: MemberId) {
+        let index = usize::from(member.0);
+        self.takes_new[index] = true;
+        let is_free = |(id, segment): &(SegmentId, &Segment)| {
+            let waits = self.waiting.iter().any(|(waiting, _)| waiting == id);
+            segment.state == SegmentState::Free && !segment.lent && !waits && self.addresses.home(*id).member == member
+        };
+        self.free[index] = self.iter().filter(is_free).map(|(id, _)| id).collect();
+        self.count_usable();
+    }
+
+    /// Whether no segment with a place on a member is in use, or waits to be free.
+    pub(crate) fn hold_nothing(&self, member: MemberId) -> bool {
+        let is_there = |id: SegmentId| self.addresses.home(id).member == member;
+        !self
+            .iter()
+            .any(|(id, segment)| is_there(id) && (segment.home || segment.lent || segment.state != SegmentState::Free))
+    }
+
+    /// Segments that are in use, or can be: those at home on a member that takes new ones.
+    #[must_use]
+    pub const fn usable(&self) -> usize {
+        self.usable
+    }
+
+    fn count_usable(&mut self) {
+        self.usable = self.iter().filter(|(id, _)| self.takes_new(self.addresses.home(*id).member)).count();
     }
 
     /// One segment.
@@ -140,10 +248,23 @@ impl Segments {
         self.table.is_empty()
     }
 
-    /// How many segments can be opened now.
+    /// How many segments without a copy can be opened now.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.free.len()
+        self.free.iter().map(VecDeque::len).sum()
+    }
+
+    /// How many segments of a member can be opened now.
+    #[must_use]
+    pub fn free_on(&self, member: MemberId) -> usize {
+        self.free.get(usize::from(member.0)).map_or(0, VecDeque::len)
+    }
+
+    /// How many segments with a copy on another member can be opened now.
+    #[must_use]
+    pub fn free_pairs(&self) -> usize {
+        let most = self.free.iter().map(VecDeque::len).max().unwrap_or(0);
+        (self.free() / 2).min(self.free() - most)
     }
 
     /// How many emptied segments wait for durability or a checkpoint.
@@ -158,8 +279,28 @@ impl Segments {
         self.waiting.iter().filter(|(id, _)| self.get(*id).last_sequence >= replay_from).count()
     }
 
+    /// Takes a free segment of the member that has most.
     pub(crate) fn take_free(&mut self) -> Option<SegmentId> {
-        self.free.pop_front()
+        self.take_from(None)
+    }
+
+    /// Takes a free segment, and one of another member for its copy.
+    pub(crate) fn take_free_pair(&mut self) -> Option<(SegmentId, SegmentId)> {
+        if self.free_pairs() == 0 {
+            return None;
+        }
+        let first = self.take_from(None)?;
+        let second = self.take_from(Some(self.addresses.home(first).member))?;
+        self.get_mut(second).lent = true;
+        Some((first, second))
+    }
+
+    fn take_from(&mut self, not: Option<MemberId>) -> Option<SegmentId> {
+        let others = self.free.iter_mut().enumerate();
+        let others = others.filter(|(index, _)| not.is_none_or(|not| usize::from(not.0) != *index));
+        // Of members with as many, the one with the lowest number.
+        let (_, most) = others.rev().max_by_key(|(_, free)| free.len())?;
+        most.pop_front()
     }
 
     /// Marks a sealed segment as emptied. The map must not point to it any more.
@@ -174,7 +315,8 @@ impl Segments {
         self.waiting.push((id, next_sequence));
     }
 
-    /// Frees the segments that may be reused by the rules in this file's head. Returns them.
+    /// Frees the segments that may be reused by the rules in this file's head. Returns them, with those that lent their
+    /// homes.
     pub(crate) fn release(
         &mut self,
         durable: Sequence,
@@ -190,8 +332,21 @@ impl Segments {
                 && segment.under_way == 0
         });
         self.waiting = waiting;
-        let released: Vec<SegmentId> = Vec::into_iter(released).map(|(id, _)| id).collect();
-        self.free.extend(&released);
+        let emptied: Vec<SegmentId> = Vec::into_iter(released).map(|(id, _)| id).collect();
+        let mut released = Vec::with_capacity(emptied.len());
+        for id in emptied {
+            let segment = self.get_mut(id);
+            segment.home = false;
+            segment.copies_differ = false;
+            let copy = segment.copy.take();
+            self.make_free(id);
+            released.push(id);
+            if let Some(lender) = copy {
+                self.get_mut(lender).lent = false;
+                self.make_free(lender);
+                released.push(lender);
+            }
+        }
         released
     }
 }
@@ -206,7 +361,8 @@ mod tests {
         let sealed = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
         let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
         let members = Members::first(geometry.member(MemberName([5; 16])));
-        let mut segments = Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed]);
+        let mut segments =
+            Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed], &[MemberId(0)]);
         segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
         segments.empty(SegmentId(0), Sequence(10));
         segments

@@ -1,6 +1,6 @@
 //! What a log starts from, and what it asks for.
 
-use headpond_base::{BatchNumber, Buf, Epoch, Generation, OwnerNumber, PoolId, Sequence};
+use headpond_base::{BatchNumber, Buf, Epoch, Generation, MemberId, OwnerNumber, PoolId, Sequence};
 use headpond_format::{Address, Addresses, Geometry};
 
 use crate::mutation::Mutation;
@@ -15,15 +15,15 @@ pub struct WriteId(pub u64);
 pub enum LogIo {
     /// Write `data` at `at`.
     Write {
-        /// The write's name.
+        /// The write's name: the same for each copy.
         id: WriteId,
         /// The first byte.
         at: Address,
         /// The bytes.
         data: Buf,
     },
-    /// Make all completed writes durable, on all members. It is completed once all members are done, and failed if one
-    /// fails. At most one sync is under way.
+    /// Make all completed writes durable, on all members that work. It is completed once all are done. At most one sync
+    /// is under way.
     Sync,
     /// These bytes are no longer needed.
     Trim {
@@ -41,8 +41,14 @@ pub struct LogStart {
     pub pool: PoolId,
     /// The division of the pool.
     pub geometry: Geometry,
-    /// Where the segments lie.
+    /// The homes of the segments.
     pub addresses: Addresses,
+    /// The members that are here.
+    pub members: Vec<MemberId>,
+    /// Those of them that take new segments.
+    pub take_new: Vec<MemberId>,
+    /// The pool has, or has had, several members.
+    pub several: bool,
     /// The owner that writes.
     pub owner: OwnerNumber,
     /// The present use of the pool.

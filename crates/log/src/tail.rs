@@ -9,14 +9,18 @@
 //!   beyond the last host entry that counts: it may rest on host entries that are lost.
 //! - A missing batch that was durable is damage and not a crash. The scan reports it as damage.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use headpond_base::{BLOCK, BatchNumber, Block, Location, SegmentId, Sequence, Stream};
 use headpond_format::{
-    BLOCK_UNITS, Damage, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, Writer, verify_block, verify_packed,
+    Addresses, BLOCK_UNITS, Damage, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, Writer, verify_block,
+    verify_packed,
 };
 use headpond_map::CHUNK_BLOCKS;
 
 use crate::batches::{WantedBatches, read_footer, walk};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
+use crate::muster::Present;
 use crate::mutation::Mutation;
 use crate::record::bound_writer;
 
@@ -33,30 +37,65 @@ pub struct TailEntry {
     pub unit: u8,
 }
 
+/// Where the tail is read: the slots of all segments.
+pub(crate) struct Slots<'s, 'a> {
+    pub(crate) present: &'s mut Present<'a>,
+    pub(crate) addresses: &'s Addresses,
+    pub(crate) geometry: &'s Geometry,
+}
+
 /// A batch found in the tail.
 pub(crate) struct FoundBatch {
+    /// The segments whose homes have it.
+    pub(crate) keepers: Vec<SegmentId>,
     pub(crate) segment: SegmentId,
     pub(crate) writer: Writer,
     pub(crate) stream: Stream,
     pub(crate) summary: SummaryBatch,
 }
 
+/// All batches of a segment that may hold part of the tail, from its footers or by walks over the slots that have its
+/// bytes, and whether those differ.
+pub(crate) fn batches_of_all(
+    present: &mut Present<'_>,
+    addresses: &Addresses,
+    geometry: &Geometry,
+    life: &SegmentHead,
+    keepers: &[SegmentId],
+    mutation: Option<Mutation>,
+) -> Result<(Vec<FoundBatch>, bool), ScanError> {
+    let writer = Writer { pool: life.pool, generation: life.generation };
+    let mut found: BTreeMap<BatchNumber, FoundBatch> = BTreeMap::new();
+    for keeper in keepers {
+        let summaries =
+            match batches_of(&mut present.slot(addresses, geometry, life.segment, *keeper), geometry, life, mutation) {
+                // Another slot may have them all.
+                Err(ScanError::Read { .. }) if keepers.len() > 1 => Vec::new(),
+                summaries => summaries?,
+            };
+        for summary in summaries {
+            let number = summary.number;
+            let new = FoundBatch { keepers: Vec::new(), segment: life.segment, writer, stream: life.stream, summary };
+            found.entry(number).or_insert(new).keepers.push(*keeper);
+        }
+    }
+    let differ = found.values().any(|batch| batch.keepers.len() < keepers.len());
+    Ok((found.into_values().collect(), differ))
+}
+
 /// All batches of a segment that may hold part of the tail, from its footer or by a walk.
-pub(crate) fn batches_of(
+fn batches_of(
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
     life: &SegmentHead,
     mutation: Option<Mutation>,
-) -> Result<Vec<FoundBatch>, ScanError> {
-    let summary = match read_footer(flash, geometry, life)? {
-        Ok(summary) => summary,
-        Err(_) if forgets_lives(mutation) => walk(flash, geometry, &WantedBatches::AnyLife(*life))?.0.batches,
+) -> Result<Vec<SummaryBatch>, ScanError> {
+    match read_footer(flash, geometry, life)? {
+        Ok(summary) => Ok(summary),
+        Err(_) if forgets_lives(mutation) => Ok(walk(flash, geometry, &WantedBatches::AnyLife(*life))?.0.batches),
         // The footer is torn, of an earlier life, or rotten: read the batches themselves.
-        Err(_) => walk(flash, geometry, &WantedBatches::Life(*life))?.0.batches,
-    };
-    let writer = Writer { pool: life.pool, generation: life.generation };
-    let of_segment = |summary| FoundBatch { segment: life.segment, writer, stream: life.stream, summary };
-    Ok(summary.into_iter().map(of_segment).collect())
+        Err(_) => Ok(walk(flash, geometry, &WantedBatches::Life(*life))?.0.batches),
+    }
 }
 
 /// What is known to have been durable.
@@ -78,13 +117,14 @@ pub(crate) struct Tail {
     pub(crate) dropped: u64,
     /// Host batches among them, behind the first that is missing or torn.
     pub(crate) beyond_gap: u64,
+    /// Segments of which one slot lacks a batch that counts.
+    pub(crate) differing: BTreeSet<SegmentId>,
 }
 
 /// Decides what counts. `last_host` is the host batch before the tail.
 pub(crate) fn judge(
     mut found: Vec<FoundBatch>,
-    flash: &mut dyn FlashRead,
-    geometry: &Geometry,
+    slots: &mut Slots<'_, '_>,
     replay_from: Sequence,
     last_host: BatchNumber,
     durable: KnownDurable,
@@ -97,7 +137,7 @@ pub(crate) fn judge(
     let total = found.len() as u64;
     let (host, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|batch| batch.stream == Stream::Host);
 
-    let mut entries = Vec::new();
+    let (mut entries, mut differing) = (Vec::new(), BTreeSet::new());
     let (mut chain, mut last) = (last_host, Sequence(replay_from.0 - 1));
     let mut counted = 0;
     let by_segment = Mutation::ChainBySegment.is_planted(mutation);
@@ -115,7 +155,7 @@ pub(crate) fn judge(
         if torn_in.contains(&batch.segment) {
             continue;
         }
-        let Some(read) = read_batch(&batch, flash, geometry, durable, mutation)? else {
+        let Some(read) = read_batch(&batch, slots, durable, &mut differing, mutation)? else {
             if by_segment {
                 torn_in.push(batch.segment);
                 continue;
@@ -132,7 +172,7 @@ pub(crate) fn judge(
         return Err(ScanError::LostHistory { after: chain, durable: durable.host });
     }
     for batch in others {
-        if let Some(read) = read_batch(&batch, flash, geometry, durable, mutation)? {
+        if let Some(read) = read_batch(&batch, slots, durable, &mut differing, mutation)? {
             counted += 1;
             entries.extend(read.into_iter().filter(|entry| entry.sequence <= last));
         }
@@ -143,7 +183,7 @@ pub(crate) fn judge(
     } else {
         entries.sort_by_key(|entry| entry.sequence);
     }
-    Ok(Tail { entries, last_host: chain, dropped: total - counted, beyond_gap })
+    Ok(Tail { entries, last_host: chain, dropped: total - counted, beyond_gap, differing })
 }
 
 /// The entries of a batch, if the batch by itself counts.
@@ -153,11 +193,12 @@ pub(crate) fn judge(
 /// it.
 fn read_batch(
     batch: &FoundBatch,
-    flash: &mut dyn FlashRead,
-    geometry: &Geometry,
+    slots: &mut Slots<'_, '_>,
     durable: KnownDurable,
+    differing: &mut BTreeSet<SegmentId>,
     mutation: Option<Mutation>,
 ) -> Result<Option<Vec<TailEntry>>, ScanError> {
+    let geometry = slots.geometry;
     let first = geometry.first_location(batch.segment).plus(batch.summary.start + 1);
     let mut next = 0;
     let mut read = Vec::new();
@@ -186,10 +227,19 @@ fn read_batch(
         read.push(TailEntry { sequence, entry, location, unit });
     }
     let writer = bound_writer(batch.writer, mutation);
-    let whole = batch.summary.number <= durable.batch
-        || Mutation::AcceptTornBatch.is_planted(mutation)
-        || payload_matches(&read, (first, next), writer, flash, geometry);
-    Ok(whole.then_some(read))
+    if batch.summary.number <= durable.batch || Mutation::AcceptTornBatch.is_planted(mutation) {
+        return Ok(Some(read));
+    }
+    let Slots { present, addresses, .. } = slots;
+    let mut is_whole = |keeper: &SegmentId| {
+        let mut slot = present.slot(addresses, geometry, batch.segment, *keeper);
+        payload_matches(&read, (first, next), writer, &mut slot, geometry)
+    };
+    let whole = batch.keepers.iter().filter(|keeper| is_whole(keeper)).count();
+    if whole > 0 && whole < batch.keepers.len() {
+        differing.insert(batch.segment);
+    }
+    Ok((whole > 0).then_some(read))
 }
 
 /// Whether a map can hold what the entry names. A chunk's number has 32 bits, in memory and in a checkpoint.

@@ -300,6 +300,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.pool_failed()
     }
 
+    fn members_changed(&self, generation: u64) -> Result<()> {
+        self.below.members_changed(generation)
+    }
+
     fn may_change(&self) -> Result<()> {
         self.below.may_change()
     }

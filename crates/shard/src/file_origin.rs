@@ -50,6 +50,8 @@ pub struct FileOrigin {
     synced: AtomicU64,
     /// Writes beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
+    /// Writes beside the origin which list of members counts; see [`Origin::members_changed`].
+    on_members_changed: OnceLock<Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>>,
     /// Every change goes through it. None for an origin that no other host can take over.
     gate: OnceLock<Arc<Gate>>,
 }
@@ -177,6 +179,7 @@ impl FileOrigin {
             directories: Directories::default(),
             synced: AtomicU64::new(0),
             on_pool_failed: OnceLock::new(),
+            on_members_changed: OnceLock::new(),
             gate: OnceLock::new(),
         }
     }
@@ -185,6 +188,12 @@ impl FileOrigin {
     /// after the flash has failed. Only the first call counts.
     pub fn when_pool_fails(&self, tell: Box<dyn Fn() -> io::Result<()> + Send + Sync>) {
         let _ = self.on_pool_failed.set(tell);
+    }
+
+    /// Sets the call that durably writes beside the origin which generation of the list of members counts. Without it
+    /// a pool of several members that loses one makes nothing durable any more. Only the first call counts.
+    pub fn when_members_change(&self, tell: Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>) {
+        let _ = self.on_members_changed.set(tell);
     }
 
     /// Sets the gate for all changes from now on. Only the first call counts.
@@ -564,6 +573,11 @@ impl crate::Origin for FileOrigin {
     fn pool_failed(&self) -> Result<()> {
         let tell = self.on_pool_failed.get().ok_or(Errno::IO)?;
         self.change(|| tell().map_err(Errno::from))
+    }
+
+    fn members_changed(&self, generation: u64) -> Result<()> {
+        let tell = self.on_members_changed.get().ok_or(Errno::IO)?;
+        self.change(|| tell(generation).map_err(Errno::from))
     }
 
     fn may_change(&self) -> Result<()> {

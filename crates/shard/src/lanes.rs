@@ -40,6 +40,7 @@ pub(crate) enum Job {
     Sync { object: ObjectId },
     Stamp { object: ObjectId, mtime: UnixNanos },
     PoolFailed,
+    MembersChanged(u64),
     Close(Remains),
     Directory(Operation),
 }
@@ -283,6 +284,7 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
         Job::Resize { object, size } => done(origin.resize(object, size)),
         Job::Sync { object } => done(origin.sync(object)),
         Job::PoolFailed => done(origin.pool_failed()),
+        Job::MembersChanged(generation) => done(origin.members_changed(generation)),
         Job::Stamp { object, mtime } => origin.stamp(object, mtime).map(Outcome::Stamp),
         Job::Close(remains) => {
             drop(remains);

@@ -101,6 +101,13 @@ pub trait Origin: Send + Sync + 'static {
     /// When it cannot be written. The engine then refuses changes.
     fn pool_failed(&self) -> Result<()>;
 
+    /// Writes durably beside the origin which generation of the list of the pool's members counts from now on: a start
+    /// with an older list is refused.
+    ///
+    /// # Errors
+    /// When it cannot be written. The engine asks again, and makes nothing durable meanwhile.
+    fn members_changed(&self, generation: u64) -> Result<()>;
+
     /// Checks that the origin may be changed now, as far as the claim decides. Call it before each change that does
     /// not use the calls above; those check by themselves. May block.
     ///

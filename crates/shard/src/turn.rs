@@ -456,6 +456,7 @@ impl<C: Core> Turner<C> {
             Effect::OriginStamp { ticket, object, mtime } => (ticket, Job::Stamp { object, mtime }),
             Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),
             Effect::PoolFailed { ticket } => (ticket, Job::PoolFailed),
+            Effect::MembersChanged { ticket, generation } => (ticket, Job::MembersChanged(generation)),
             Effect::OriginNamespace { ticket, request } => {
                 // A change without an operation has nothing to run.
                 let operation = self.requests.operation(request).unwrap_or_else(|| Box::new(|| Err(Errno::INVAL)));

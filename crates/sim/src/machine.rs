@@ -342,6 +342,7 @@ impl Machine {
             }
             Effect::OriginSeek { ticket, offset, .. } => (self.now, ticket, Outcome::Offset(offset)),
             Effect::PoolFailed { ticket }
+            | Effect::MembersChanged { ticket, .. }
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginZero { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (self.now, ticket, Outcome::Done),

@@ -43,8 +43,10 @@ impl ArenaTail {
                 return Err(failed("another process has used the pool since".to_owned()));
             }
             let count = left.writes.len();
-            for LeftWrite { at, data, .. } in left.writes {
-                flash.opened().write(at.offset, &data).map_err(|errno| failed(errno.to_string()))?;
+            for LeftWrite { places, data, .. } in left.writes {
+                for at in places {
+                    flash.opened().write(at.offset, &data).map_err(|errno| failed(errno.to_string()))?;
+                }
             }
             flash.opened().sync().map_err(|errno| failed(errno.to_string()))?;
             log_line(format_args!("{count} batches that the last worker had acknowledged are on flash"));

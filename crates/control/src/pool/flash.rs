@@ -418,6 +418,7 @@ mod tests {
             dirty_blocks: 0,
             boot: [0; 16],
             claim: [0; 16],
+            host_copies: 1,
             may_have_packed: false,
             may_have_blanks: false,
         }

@@ -375,7 +375,8 @@ impl Destaging<'_> {
             period: config.period(),
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
-            drain: idle || self.requests.first_for_room().is_some(),
+            // With one copy where two should be, the origin is the second.
+            drain: idle || self.store.log().lacks_members() || self.requests.first_for_room().is_some(),
             emergency: !self.store.takes_writes()
                 || self.store.is_short_of_segments()
                 || self.store.is_short_of_objects(),
@@ -385,7 +386,7 @@ impl Destaging<'_> {
     /// Blocks that may be dirty before destage runs as fast as the origin takes it.
     fn dirty_threshold(&self) -> Option<u64> {
         let percent = u64::from(self.config.dirty_threshold);
-        let share = self.store.log().geometry().data_blocks() * percent.min(70) / 100;
+        let share = self.store.dirty_room() * percent.min(70) / 100;
         (percent > 0).then(|| share.min(self.keep.dirty_blocks_max(self.store, self.config)))
     }
 

@@ -43,6 +43,7 @@ impl Destaging<'_> {
         self.store.read_flash(
             self.outbox,
             Stretch::of(&run.slots[reading.from..reading.from + reading.count]),
+            reading.again,
             purpose,
         );
     }

@@ -126,8 +126,11 @@ impl Engine {
                 self.sequential.set_cutoff(config.sequential_cutoff);
                 self.config = Config { mode: self.config.mode, mutation: self.config.mutation, ..*config };
                 self.checkpoints.settle_packing(&mut self.store, &self.config);
+                self.checkpoints.settle_redundancy(&mut self.store, &self.config);
                 self.answer(id, Reply::Done);
             }
+            Request::ChangeMembers(change) => self.change_members(id, change),
+            Request::CancelMembersChange => self.cancel_members_change(id),
             Request::Stop => {
                 self.life.becomes(Life::Stopping);
                 self.requests.fail_for_room(Errno::SHUTDOWN);

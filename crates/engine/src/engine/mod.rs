@@ -8,13 +8,15 @@ mod begin;
 mod destage;
 mod gather;
 mod holdings;
+mod members;
 mod ops;
 mod refused_sync;
 
 pub use holdings::Holding;
+pub use members::MemberShown;
 pub use ops::together::fits_together;
 
-use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId};
+use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};
 use headpond_format::{Address, Superblock, UNIT};
 use headpond_log::{FillPolicy, LogIo, Mutation};
 
@@ -29,6 +31,7 @@ use crate::keep::{Keep, Keeping};
 use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
+use crate::membership::Membership;
 use crate::object_room::ObjectRoom;
 use crate::op::{Op, StepResult, Work};
 use crate::origin_space::OriginSpace;
@@ -62,6 +65,7 @@ pub struct Engine {
     keep: Keep,
     sequential: Sequential,
     checkpoints: Checkpoints,
+    membership: Membership,
     origin_space: OriginSpace,
     settling: SettlingStatus,
     life: Life,
@@ -73,7 +77,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+    fn new(mut store: Store, checkpoints: Checkpoints, membership: Membership, config: Config, now: Nanos) -> Self {
         let (host_segments, early_blocks) = (config.host_segments, config.early_blocks);
         store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, early_blocks });
         let geometry = *store.log().geometry();
@@ -93,6 +97,7 @@ impl Engine {
             keep,
             sequential: Sequential::new(config.sequential_cutoff),
             checkpoints,
+            membership,
             origin_space: OriginSpace::default(),
             settling: SettlingStatus::default(),
             life: Life::default(),
@@ -102,6 +107,10 @@ impl Engine {
             object_room: ObjectRoom::default(),
             stats: Stats::default(),
         };
+        if !engine.membership.is_settled() {
+            engine.store.begins_without_members();
+        }
+        engine.checkpoints.settle_redundancy(&mut engine.store, &engine.config);
         engine.outbox.advance(now);
         engine.sync_all_members(Purpose::Settling);
         engine
@@ -109,9 +118,16 @@ impl Engine {
 
     /// Takes a pool into use that was recovered. The first thing to do is a checkpoint of a new epoch; requests wait
     /// for it.
-    pub(crate) fn of_recovered(mut store: Store, superblock: Superblock, config: Config, now: Nanos) -> Self {
+    pub(crate) fn of_recovered(
+        mut store: Store,
+        superblock: Superblock,
+        missing: &[MemberId],
+        config: Config,
+        now: Nanos,
+    ) -> Self {
         store.begins_use(now);
-        let mut engine = Self::new(store, Checkpoints::new(superblock), config, now);
+        let membership = Membership::new(&superblock.members, missing);
+        let mut engine = Self::new(store, Checkpoints::new(superblock), membership, config, now);
         engine.takes_up_what_is_dirty();
         engine
     }
@@ -158,7 +174,12 @@ impl Engine {
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
-        let busy = log.has_unsynced() && log.takes_writes() || self.destage.has_work(&self.store) || learning || looks;
+        let tells = self.membership.is_to_tell_again();
+        let busy = log.has_unsynced() && log.takes_writes()
+            || self.destage.has_work(&self.store)
+            || learning
+            || looks
+            || tells;
         (busy && !self.life.is_over()).then(|| self.now.plus(crate::destage::TICK))
     }
 
@@ -181,7 +202,7 @@ impl Engine {
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let Answered { refused, ended } = self.outbox.finish(ticket, outcome);
         if let Some((member, errno)) = refused {
-            self.store.refused(member, errno);
+            self.member_refused(member, errno);
         }
         // None: other members have still to answer.
         let Some((purpose, outcome)) = ended else { return };
@@ -206,6 +227,7 @@ impl Engine {
                     self.requests.wake(op);
                 }
             }
+            Purpose::TellMembers(generation) => self.told_of_members(generation, &outcome),
             Purpose::Space(object) => self.space_answered(object, outcome),
             Purpose::Look => self.looked_at_origin(&outcome),
         }
@@ -237,9 +259,9 @@ impl Engine {
             record_bytes: self.store.packing().record_bytes(),
             payload_bytes: self.store.packing().payload_bytes(),
             dirty_blocks: self.store.sums().dirty_blocks(),
-            pool_blocks: geometry.data_blocks(),
+            pool_blocks: self.store.log().data_blocks(),
             dirty_blocks_max: self.dirty_blocks_max(),
-            free_segments: self.store.log().segments().free() as u64,
+            free_segments: self.store.log().free_segments() as u64,
             segments: u64::from(geometry.segments),
             objects: objects.len() as u64,
             map_bytes: objects.map_bytes(),
@@ -247,6 +269,7 @@ impl Engine {
             class_blocks: self.store.sums().class_blocks(),
             policy_bytes: self.keep.memory(),
             memory_blocks: self.store.window().len() as u64,
+            exposed_blocks: self.exposed_blocks(),
             dirty_objects: objects.dirty(),
             failing_objects: objects.failing(),
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
@@ -300,6 +323,7 @@ impl Engine {
                     self.reclaiming().pump();
                 }
                 self.pump_checkpoint();
+                self.pump_members();
                 self.accept();
                 self.wake_stop();
                 self.emit_log_io();
@@ -329,7 +353,10 @@ impl Engine {
     /// so where reclaim waits for destage, it does not come first.
     fn accept(&mut self) {
         let segments = self.store.log().segments();
-        let enough = segments.free() >= START_RESERVE;
+        let enough = self.store.log().free_segments() >= START_RESERVE;
+        if self.store.log().is_held() {
+            return;
+        }
         let stands = self.reclaim.idle() || self.reclaim.waits_for_destage() && segments.waiting() == 0;
         if self.life.has_served() || self.checkpoints.starting() || !(enough || stands || !self.store.takes_writes()) {
             return;
@@ -395,26 +422,30 @@ impl Engine {
     }
 
     fn sync_all_members(&mut self, purpose: Purpose) {
-        self.outbox.sync_flash(purpose, self.store.log().segments().addresses().members());
+        self.outbox.sync_flash(purpose, &self.store.log().working());
     }
 
     fn pump_checkpoint(&mut self) {
         let free_wanted = self.store.free_wanted();
         let (store, config, stopping) = (&mut self.store, &self.config, self.life.is_ending());
-        if let Some(op) = self.checkpoints.pump(Of { store, config, stopping, free_wanted }) {
+        let list = self.membership.wanted();
+        if let Some(op) = self.checkpoints.pump(Of { store, config, stopping, free_wanted, list }) {
             self.requests.fail(op, Errno::IO);
         }
         for ask in self.checkpoints.take_asks() {
             match ask {
                 Ask::Write { at, data } => self.write_flash(Purpose::Checkpoint, at, data),
-                Ask::Sync(member) => self.outbox.sync_flash(Purpose::Checkpoint, &[member]),
+                Ask::Sync => self.sync_all_members(Purpose::Checkpoint),
             }
         }
     }
 
     fn checkpoint_answered(&mut self) {
-        let CheckpointEnd { counts, op } = self.checkpoints.answered(&mut self.store, &self.config);
+        let CheckpointEnd { counts, list, op } = self.checkpoints.answered(&mut self.store, &self.config);
         self.stats.checkpoints += u64::from(counts);
+        if let Some(list) = list {
+            self.list_counts(&list);
+        }
         if let Some(op) = op {
             self.requests.wake(op);
         }
@@ -442,6 +473,10 @@ impl Engine {
             match io {
                 LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
                 LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.synced(),
+                LogIo::Sync if Mutation::SyncOneDevice.is_planted(self.config.mutation) => {
+                    let first = self.store.log().working();
+                    self.outbox.sync_flash(Purpose::LogSync, &first[..1]);
+                }
                 LogIo::Sync => self.sync_all_members(Purpose::LogSync),
                 LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }

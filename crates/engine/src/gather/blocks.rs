@@ -162,7 +162,7 @@ impl Gathering<'_> {
                 len,
             });
         }
-        self.store.read_flash(self.outbox, Stretch::of(&read.slots), Purpose::Gather(read));
+        self.store.read_flash(self.outbox, Stretch::of(&read.slots), read.retried, Purpose::Gather(read));
     }
 
     /// A read from flash came back.
@@ -177,7 +177,7 @@ impl Gathering<'_> {
         let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
-        if !all_good && !read.retried && !moved && self.store.log().can_be_read(read.slots[0].location) {
+        if !all_good && !read.retried && !moved && self.store.log().place_to_read(read.slots[0].location, 1).is_some() {
             // A transfer may go wrong once; flash that has rotted stays so.
             read.retried = true;
             return self.gather_read(read);

@@ -61,7 +61,7 @@ impl Gathering<'_> {
 
     /// Whether clean blocks may come into the pool now.
     pub(super) fn may_let_in(&self, object: ObjectId, span: Span) -> bool {
-        let room = self.store.log().segments().free() > ADMIT_RESERVE;
+        let room = self.store.log().free_segments() > ADMIT_RESERVE;
         // A sparse file may be longer than what the pool can name.
         let nameable = span.end.byte() <= crate::store::object::OBJECT_BYTES_MAX;
         let linked = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);

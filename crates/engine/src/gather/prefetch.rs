@@ -45,7 +45,7 @@ impl Gathering<'_> {
 
     /// Whether what nobody asked for yet may come along.
     fn may_bring(&self, object: ObjectId) -> bool {
-        let able = self.store.log().segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
+        let able = self.store.log().free_segments() > ADMIT_RESERVE && self.store.get(object).is_some();
         // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and
         // no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();

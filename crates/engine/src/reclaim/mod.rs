@@ -142,8 +142,12 @@ impl Reclaiming<'_> {
         self.note_gain();
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.store.is_short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
-        while !self.ending && self.reclaim.victims.len() < most && self.wants_segments() {
+        let weak = self.has_weak();
+        while !self.ending && self.reclaim.victims.len() < most && (weak || self.wants_segments()) {
             let Some(Choice { segment: victim, packs }) = self.choose_victim() else {
+                if !self.wants_segments() {
+                    break;
+                }
                 // All that is full is worth keeping, or dirty. Rather than wait for that to change:
                 let blocks = self.store.log().geometry().segment_blocks();
                 if self.reclaim.victims.is_empty() && self.keeping().keep_less(blocks) {
@@ -203,8 +207,21 @@ impl Reclaiming<'_> {
 
     fn wants_segments(&self) -> bool {
         let segments = self.store.log().segments();
-        let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
+        let soon = self.store.log().free_segments() + segments.waiting() + self.reclaim.victims.len();
         soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
+    }
+
+    /// Whether some segment is weak: its dirty blocks lack a copy, or its member is to go.
+    fn has_weak(&mut self) -> bool {
+        if !self.store.log().may_have_weak() {
+            return false;
+        }
+        let log = self.store.log();
+        let has_weak = log.segments().iter().any(|(id, _)| log.is_weak(id));
+        if !has_weak {
+            self.store.has_no_weak();
+        }
+        has_weak
     }
 
     /// Frees emptied segments, and asks for what they wait for if they are needed.
@@ -215,7 +232,7 @@ impl Reclaiming<'_> {
         let (replay_from, begun) = self.replay_from;
         self.store.release_segments(replay_from, begun);
         let segments = self.store.log().segments();
-        let needed = segments.waiting() > 0 && segments.free() < self.store.free_wanted();
+        let needed = segments.waiting() > 0 && self.store.log().free_segments() < self.store.free_wanted();
         if needed && self.store.log().durable().next() < self.store.log().next_sequence() {
             self.store.want_sync();
         }
@@ -224,7 +241,10 @@ impl Reclaiming<'_> {
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
         let segment_bytes = self.store.log().geometry().segment_bytes as usize;
         let len = len.min(segment_bytes);
-        let at = self.store.log().segments().addresses().of_segment(segment).plus((segment_bytes - len) as u64);
+        let log = self.store.log();
+        let blocks = log.geometry().segment_blocks() - u32::try_from(len / BLOCK).expect("a segment is at most 64 MiB");
+        let end = log.geometry().first_location(segment).plus(blocks);
+        let at = log.place_to_read(end, 0).unwrap_or_else(|| log.segments().addresses().of(end));
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
@@ -333,7 +353,7 @@ impl Reclaiming<'_> {
     /// Moves on with emptying a segment.
     fn empty_on(&mut self, segment: SegmentId) {
         loop {
-            let room = self.store.log().segments().free() >= MOVE_RESERVE;
+            let room = self.store.log().free_segments() >= MOVE_RESERVE;
             let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
             let Some(pieces) = &mut victim.pieces else { return };
             if victim.under_way >= DEPTH || self.reclaim.blanks_left == 0 {
@@ -370,11 +390,11 @@ impl Reclaiming<'_> {
                     || self.stays(slot)
                     || (slot.kept || packs)
                         && (kept < budget || self.store.is_roomy())
-                        && self.store.log().segments().free() > MOVE_RESERVE
+                        && self.store.log().free_segments() > MOVE_RESERVE
                         && !self.moves_in_vain()
             });
             if worth && let Some(slot) = slot {
-                if self.store.log().segments().free() < MOVE_RESERVE {
+                if self.store.log().free_segments() < MOVE_RESERVE {
                     self.hold(segment, piece.part(index, 1));
                     continue;
                 }
@@ -424,7 +444,7 @@ impl Reclaiming<'_> {
         }
         let stretch = Stretch::of(&slots);
         let effect = ReclaimEffect::Move { segment, piece, slots, again };
-        self.store.read_flash(self.outbox, stretch, Purpose::Reclaim(effect));
+        self.store.read_flash(self.outbox, stretch, again, Purpose::Reclaim(effect));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.
@@ -458,7 +478,7 @@ impl Reclaiming<'_> {
                     })
             };
             let run = (index..slots.len()).take_while(|at| same(*at)).count();
-            if self.store.log().segments().free() < MOVE_RESERVE {
+            if self.store.log().free_segments() < MOVE_RESERVE {
                 self.put_off(segment, piece, index, run, slot.dirty || self.stays(slot));
                 index += run;
                 continue;

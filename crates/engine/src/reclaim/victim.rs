@@ -148,13 +148,25 @@ impl Reclaiming<'_> {
             .segments()
             .iter()
             .filter(|(id, segment)| {
-                segment.state == SegmentState::Sealed && segment.under_way == 0 && !self.reclaim.is_on(*id)
+                segment.state == SegmentState::Sealed
+                    && segment.under_way == 0
+                    && !self.reclaim.is_on(*id)
+                    && (segment.live == 0 || self.store.log().works_somewhere(*id))
             })
             .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
             .collect();
         let segment = |id: SegmentId| self.store.log().segments().get(id);
         if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
             return Some(Choice::dropping(*id));
+        }
+        if self.store.log().may_have_weak()
+            && !self.store.is_short_of_segments()
+            && let Some((.., id)) = full.iter().find(|(.., id)| self.store.log().is_weak(*id))
+        {
+            return Some(Choice::dropping(*id));
+        }
+        if !self.wants_segments() {
+            return None;
         }
         if self.store.is_short_of_segments() {
             // Only what needs no room itself; rather what nobody keeps.

@@ -5,8 +5,10 @@
 //!   changes.
 //! - A segment is emptied only once no map names a block in it.
 
-use headpond_base::{Block, Errno, MemberId, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
-use headpond_format::{Entry, OBJECT_PATH_MAX};
+use headpond_base::{
+    Block, Errno, Location, MemberId, Nanos, ObjectId, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
+};
+use headpond_format::{Entry, Member, OBJECT_PATH_MAX, SegmentState};
 use headpond_log::{FillPolicy, LogIo, SecondTail, WriteId};
 
 use crate::locks::Span;
@@ -123,5 +125,85 @@ impl Store {
     /// Frees emptied segments that no checkpoint needs: a replay begins at one of these.
     pub(crate) fn release_segments(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) {
         self.log.release(replay_from, checkpoint_begun);
+    }
+
+    /// Host batches get so many copies, from the next segment on.
+    pub(crate) const fn set_redundancy(&mut self, redundancy: Redundancy) {
+        self.log.set_redundancy(redundancy);
+    }
+
+    /// The list of members without those that were lost is durable, here and at the origin.
+    pub(crate) const fn go_on_without_lost_members(&mut self) {
+        self.log.go_on_without();
+    }
+
+    /// Members are not here: nothing is told to be durable before the list without them is.
+    pub(crate) fn begins_without_members(&mut self) {
+        self.log.hold();
+    }
+
+    /// No segment is weak.
+    pub(crate) const fn has_no_weak(&mut self) {
+        self.log.has_no_weak();
+    }
+
+    /// A read of a block found it otherwise in one of its places.
+    pub(crate) fn note_differing(&mut self, location: Location) {
+        self.log.note_differing(location);
+    }
+
+    /// A member has new slots, which are the homes of new segments, or is new itself.
+    pub(crate) fn extend_member(&mut self, id: MemberId, member: &Member) {
+        self.log.extend(id, member);
+        self.ages.extend(self.log.segments().len());
+    }
+
+    /// New segments may be opened on a member.
+    pub(crate) fn admit_member(&mut self, member: MemberId) {
+        self.log.admit(member);
+    }
+
+    /// No segment is opened on a member any more.
+    pub(crate) fn empty_member(&mut self, member: MemberId) {
+        self.log.empty_member(member);
+    }
+
+    /// A member that holds nothing leaves the pool.
+    pub(crate) fn let_go_of_member(&mut self, member: MemberId) {
+        self.log.let_go_of(member);
+    }
+
+    /// Drops the clean blocks of segments that no member here has. If a block of one is dirty: a member that has such,
+    /// and how many there are in all.
+    pub(crate) fn drop_what_no_member_has(&mut self) -> Option<(MemberId, u64)> {
+        let segments = self.log.segments();
+        let is_nowhere =
+            |id: SegmentId| segments.get(id).state != SegmentState::Free && segments.keepers(id).next().is_none();
+        let nowhere: Vec<bool> = segments.iter().map(|(id, _)| is_nowhere(id)).collect();
+        if !nowhere.contains(&true) {
+            return None;
+        }
+        let mut gone: Vec<(ObjectId, Block)> = Vec::new();
+        let mut lost: Option<(MemberId, u64)> = None;
+        for (object, known) in self.objects.iter() {
+            for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
+                let id = self.segment_of(slot.location);
+                if !nowhere[id.0 as usize] || slot.is_blank() {
+                    continue;
+                }
+                if slot.dirty {
+                    let member = segments.addresses().home(id).member;
+                    lost = Some((member, lost.map_or(1, |(_, blocks)| blocks + 1)));
+                } else {
+                    gone.push((*object, block));
+                }
+            }
+        }
+        if lost.is_none() {
+            for (object, block) in gone {
+                self.clear_slot(object, block);
+            }
+        }
+        lost
     }
 }

@@ -51,11 +51,13 @@ fn record_run(slots: &[Slot]) -> usize {
 }
 
 impl Store {
-    /// Starts to read blocks that lie behind each other.
-    pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, purpose: Purpose) {
+    /// Starts to read blocks that lie behind each other. `again`: elsewhere than the last time, if they lie in two places.
+    pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, again: bool, purpose: Purpose) {
         let segment = self.segment_of(stretch.from());
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let at = self.log.segments().addresses().of(stretch.from());
+        let at = self.log.place_to_read(stretch.from(), usize::from(again));
+        // A member that is gone refuses it.
+        let at = at.unwrap_or_else(|| self.log.segments().addresses().of(stretch.from()));
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
         outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
     }
@@ -71,7 +73,11 @@ impl Store {
         let segment = self.segment_of(slots[0].location);
         self.log.segments_mut().get_mut(segment).under_way -= 1;
         let bytes = if let Outcome::Bytes(bytes) = outcome { Some(bytes) } else { None };
-        self.read_back(object, first, slots, bytes)
+        let found = self.read_back(object, first, slots, bytes);
+        if !found.all_good() {
+            self.note_differing(slots[0].location);
+        }
+        found
     }
 
     /// Whether the block after these lies on flash so that one read takes it along: in the same packed record, or right

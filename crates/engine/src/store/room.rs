@@ -47,7 +47,7 @@ pub(crate) fn held_free(segments: usize, host_segments: usize) -> usize {
 impl Store {
     /// Segments that should be free or about to be.
     pub(crate) fn free_wanted(&self) -> usize {
-        free_wanted(self.log.segments().len())
+        free_wanted(self.log.segments().usable())
     }
 
     /// Whether there is no room to move anything: only dropping and destage help.
@@ -63,13 +63,20 @@ impl Store {
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
     /// come to its end needs its live records moved together, not dropped.
     pub(crate) fn is_roomy(&self) -> bool {
-        let wanted = self.sums.dirty_units() + self.sums.kept_units();
-        wanted * 100 < self.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
+        let copies = if self.log.mirrors() { 2 } else { 1 };
+        let wanted = copies * self.sums.dirty_units() + self.sums.kept_units();
+        wanted * 100 < self.log.data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
+    }
+
+    /// Blocks that could be dirty, were nothing else there.
+    pub(crate) fn dirty_room(&self) -> u64 {
+        let copies = if self.log.mirrors() { 2 } else { 1 };
+        self.log.data_blocks() / copies
     }
 
     /// Whether the pool holds as many blocks as memory may be used for, however little flash they take.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.sums.cached_blocks() >= self.log.geometry().data_blocks() * PACKED_MOST
+        self.sums.cached_blocks() >= self.log.data_blocks() * PACKED_MOST
     }
 
     /// The most objects that the log may name: as many as a checkpoint is sure to have room for.

@@ -328,7 +328,9 @@ impl World {
                 self.flash_syncs += 1;
                 (ticket, Outcome::Done)
             }
-            Effect::PoolFailed { ticket } | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
+            Effect::PoolFailed { ticket }
+            | Effect::MembersChanged { ticket, .. }
+            | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
             Effect::OriginSpace { ticket, .. } => {
                 (ticket, Outcome::Free(Room { free: self.free, bytes: 1 << 40, counts: self.keeps_none }))
             }

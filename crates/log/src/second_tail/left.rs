@@ -23,8 +23,8 @@ pub struct LeftWrite {
     pub epoch: Epoch,
     /// Its number.
     pub number: BatchNumber,
-    /// Where it belongs.
-    pub at: Address,
+    /// Where it belongs: one place, or two.
+    pub places: Vec<Address>,
     /// The batch, with its head.
     pub data: Buf,
 }
@@ -86,18 +86,18 @@ pub fn left_by(words: &[AtomicU64], slots: &[impl AsRef<[u8]>]) -> Result<LeftBe
     }
     let mut unreadable = 0;
     // A process may have died while a batch moved from one slot to another: both have it.
-    let mut writes: BTreeMap<Address, LeftWrite> = BTreeMap::new();
+    let mut writes: BTreeMap<Vec<Address>, LeftWrite> = BTreeMap::new();
     for (slot, bytes) in slots.iter().enumerate() {
         let state = state_of(word(rows::state_at(slot)));
         let facts: [u64; FACTS] = std::array::from_fn(|fact| word(rows::fact_at(slot, fact)));
         let write = match state {
             Some(RowState::Free) => continue,
-            Some(state) => head_of(&facts).and_then(|(at, head)| batch_in(bytes.as_ref(), state, at, &head)),
+            Some(state) => head_of(&facts).and_then(|(places, head)| batch_in(bytes.as_ref(), state, places, &head)),
             None => None,
         };
         match write {
             Some(write) => {
-                writes.entry(write.at).or_insert(write);
+                writes.entry(write.places.clone()).or_insert(write);
             }
             None => unreadable += 1,
         }
@@ -108,7 +108,7 @@ pub fn left_by(words: &[AtomicU64], slots: &[impl AsRef<[u8]>]) -> Result<LeftBe
 }
 
 /// The batch in a slot, with its head.
-fn batch_in(slot: &[u8], state: RowState, at: Address, head: &BatchHead) -> Option<LeftWrite> {
+fn batch_in(slot: &[u8], state: RowState, places: Vec<Address>, head: &BatchHead) -> Option<LeftWrite> {
     let data = match state {
         RowState::Free => return None,
         RowState::Closed { blocks } => BufMut::copy_of(slot.get(..blocks as usize * BLOCK)?),
@@ -135,7 +135,7 @@ fn batch_in(slot: &[u8], state: RowState, at: Address, head: &BatchHead) -> Opti
         pool: found.pool,
         epoch: found.epoch,
         number: found.number,
-        at,
+        places,
         data: data.freeze(),
     })
 }

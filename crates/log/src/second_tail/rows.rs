@@ -4,10 +4,10 @@
 //!  title: 16 words   0 layout   1 slots (usual in the upper half, largest in the lower)
 //!  then a row of 16 words for each slot:
 //!    0 state   1 member   2 offset   3-4 pool   5 epoch   6 segment   7 generation   8 number   9 previous_host
-//!   10 owner  11 synced_through  12 synced_host
+//!   10 owner  11 synced_through  12 synced_host  13 offset of the copy
 //! ```
 //!
-//! A state is `kind` in its upper byte. Free: 0. Filling: 1, bytes of entries in bits 32 to 55, units of payload below.
+//! The word `member` has the member of the copy plus 1 in its upper half, or 0 there. A state is `kind` in its upper byte. Free: 0. Filling: 1, bytes of entries in bits 32 to 55, units of payload below.
 //! Closed: 2, blocks of the batch in the lower half.
 
 use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream};
@@ -16,7 +16,7 @@ use headpond_format::{Address, BATCH_PAYLOAD_BLOCKS_MAX, BatchHead};
 use crate::open::BUFFER_BLOCKS;
 
 /// The layout of words and slots. A program that does not know it must leave them alone.
-pub(super) const LAYOUT: u64 = u64::from_be_bytes(*b"HPtail\0\x01");
+pub(super) const LAYOUT: u64 = u64::from_be_bytes(*b"HPtail\0\x02");
 
 /// Words before the first row.
 pub(super) const TITLE_WORDS: usize = 16;
@@ -25,7 +25,7 @@ pub(super) const TITLE_WORDS: usize = 16;
 pub(super) const ROW_WORDS: usize = 16;
 
 /// Facts of a row: its words without the state.
-pub(super) const FACTS: usize = 12;
+pub(super) const FACTS: usize = 13;
 
 /// The fact that is the batch's number.
 pub(super) const NUMBER: usize = 7;
@@ -150,12 +150,15 @@ pub(super) const fn fact_at(slot: usize, fact: usize) -> usize {
 }
 
 /// What a row says of a batch besides its state.
-pub(super) fn facts_of(at: Address, head: &BatchHead) -> [u64; FACTS] {
+pub(super) fn facts_of(places: &[Address], head: &BatchHead) -> [u64; FACTS] {
     let pool = u128::from_le_bytes(head.pool.0);
     #[allow(clippy::cast_possible_truncation)] // the two halves
     let (pool_low, pool_high) = (pool as u64, (pool >> 64) as u64);
+    // A batch of a pool that takes no writes any more has no place, and is not covered.
+    let at = places.first().copied().unwrap_or(NOWHERE);
+    let copy = places.get(1);
     [
-        u64::from(at.member.0),
+        u64::from(at.member.0) | copy.map_or(0, |copy| u64::from(copy.member.0) + 1) << 32,
         at.offset,
         pool_low,
         pool_high,
@@ -167,13 +170,27 @@ pub(super) fn facts_of(at: Address, head: &BatchHead) -> [u64; FACTS] {
         head.owner.0,
         head.synced_through.0,
         head.synced_host.0,
+        copy.map_or(0, |copy| copy.offset),
     ]
 }
 
-/// The address and the head that facts say, if they say some. A batch of the host stream without payload.
-pub(super) fn head_of(facts: &[u64; FACTS]) -> Option<(Address, BatchHead)> {
-    let [member, offset, low, high, epoch, segment, generation, number, previous_host, owner, through, host] = *facts;
-    let at = Address { member: MemberId(member.try_into().ok()?), offset };
+/// No place: no write begins inside a block.
+const NOWHERE: Address = Address { member: MemberId(0), offset: 1 };
+
+/// The places and the head that facts say, if they say some. A batch of the host stream without payload.
+pub(super) fn head_of(facts: &[u64; FACTS]) -> Option<(Vec<Address>, BatchHead)> {
+    let [members, offset, low, high, epoch, segment, generation, number, previous_host, owner, through, host, copy] =
+        *facts;
+    let block = BLOCK as u64;
+    let place = |member: u64, offset: u64| {
+        let sensible = offset.is_multiple_of(block) && offset < u64::MAX / 2;
+        let member = MemberId(member.try_into().ok()?);
+        sensible.then_some(Address { member, offset })
+    };
+    let mut places = vec![place(members & u64::from(u32::MAX), offset)?];
+    if let Some(member) = (members >> 32).checked_sub(1) {
+        places.push(place(member, copy)?);
+    }
     let head = BatchHead {
         pool: PoolId((u128::from(high) << 64 | u128::from(low)).to_le_bytes()),
         epoch: Epoch(epoch),
@@ -187,9 +204,7 @@ pub(super) fn head_of(facts: &[u64; FACTS]) -> Option<(Address, BatchHead)> {
         synced_host: BatchNumber(host),
         payload_blocks: 0,
     };
-    let block = BLOCK as u64;
-    let sensible = offset.is_multiple_of(block) && offset < u64::MAX / 2;
-    sensible.then_some((at, head))
+    Some((places, head))
 }
 
 #[cfg(test)]
@@ -212,8 +227,11 @@ mod tests {
             payload_blocks: 0,
         };
         let at = Address { member: MemberId(1), offset: 5 * BLOCK as u64 };
-        let mut facts = facts_of(at, &head);
-        assert_eq!(head_of(&facts), Some((at, head)));
+        let copy = Address { member: MemberId(0), offset: 9 * BLOCK as u64 };
+        for places in [&[at][..], &[at, copy]] {
+            assert_eq!(head_of(&facts_of(places, &head)), Some((places.to_vec(), head)));
+        }
+        let mut facts = facts_of(&[at], &head);
         facts[1] += 1;
         assert_eq!(head_of(&facts), None, "no write begins inside a block");
     }

@@ -1,6 +1,6 @@
 //! Where the logs of these tests start from.
 
-use headpond_base::{BatchNumber, Epoch, Generation, OwnerNumber, PoolId, Sequence, Stream};
+use headpond_base::{BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, Sequence, Stream};
 use headpond_format::{Addresses, Geometry, MemberName, Members, SegmentState};
 use headpond_log::{LogStart, Segment};
 
@@ -13,6 +13,9 @@ pub fn empty(geometry: Geometry) -> LogStart {
         pool: POOL,
         geometry,
         addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
+        members: vec![MemberId(0)],
+        take_new: vec![MemberId(0)],
+        several: false,
         owner: OwnerNumber(1),
         epoch: Epoch(1),
         next_sequence: Sequence(1),

@@ -508,6 +508,7 @@ impl World {
             dirty_blocks: 0,
             boot: [0; 16],
             claim: [0; 16],
+            host_copies: 1,
             may_have_packed: false,
             may_have_blanks: false,
         };

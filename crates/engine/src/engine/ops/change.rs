@@ -295,7 +295,7 @@ impl Engine {
 
     /// Whether the pool has room for dirty data of a change, and no more is dirty after it than may be.
     pub(super) fn has_room_for_dirt(&self, object: ObjectId, change: &Change) -> bool {
-        self.store.log().segments().free() > WRITE_RESERVE
+        self.store.log().free_segments() > WRITE_RESERVE
             && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.sums().dirty_blocks() == 0)
     }
 

@@ -1,0 +1,43 @@
+//! How many devices of a pool have each dirty block.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a pool of several devices does for the data that the origin lacks. In a pool of one device it does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Redundancy {
+    /// One device has it. The loss of that device loses it.
+    None,
+    /// Two devices have it.
+    #[default]
+    Mirror,
+}
+
+impl Redundancy {
+    /// Every redundancy.
+    pub const ALL: [Self; 2] = [Self::None, Self::Mirror];
+
+    /// The name on the command line, in files and in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Mirror => "mirror",
+        }
+    }
+}
+
+impl fmt::Display for Redundancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Redundancy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|redundancy| redundancy.name() == text);
+        known.ok_or_else(|| format!("unknown redundancy '{text}': one of none, mirror"))
+    }
+}

@@ -1,0 +1,163 @@
+//! Changes of the list of members, one at a time.
+//!
+//! ```text
+//!  Settled ── a member is lost, or a change is asked for ──> Listing ── a checkpoint with the list counts ──> Telling
+//!     ^                                                          ^                                              │
+//!     │                                                          └── another member was lost meanwhile ─────────┤
+//!     └───────────────────────── the origin's side has the list's generation ───────────────────────────────────┘
+//! ```
+//!
+//! Invariants:
+//! - A list is acted on once it is durable on each member that it has, and its generation beside the origin. So no
+//!   start believes a member that is not on it, alone or with others.
+//! - Until then a lost member holds up every answer that something is durable, and a new one gets no segment.
+
+use headpond_base::{Errno, MemberId, Nanos};
+use headpond_format::{Member, MemberState, Members};
+
+use crate::request::RequestId;
+
+/// A change of the pool's members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MembersChange {
+    /// Another device: it has the number that the list gives next, and can be written.
+    Add(Member),
+    /// A member has more room than before.
+    Grow {
+        /// The member.
+        member: MemberId,
+        /// Bytes of its device that the pool uses from now on.
+        bytes: u64,
+    },
+    /// A member is emptied, and then gone. What is dirty on it moves to others.
+    Remove(MemberId),
+}
+
+/// The origin's side is told again after this, if it could not write down what it was told. Syncs wait meanwhile.
+const TELL_AGAIN: Nanos = Nanos(Nanos::SECOND.0 / 2);
+
+/// How far a change of the list is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The list that is wanted counts.
+    Settled,
+    /// It is to be in the next checkpoint.
+    Listing,
+    /// The origin's side is being told of it.
+    Telling,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// The origin's side is to be told of this generation. It is being told from here on.
+    Tell(u64),
+}
+
+/// The list of members that is wanted. Owned by the engine.
+pub(crate) struct Membership {
+    wanted: Members,
+    stage: Stage,
+    /// A member of it is being emptied.
+    empties: bool,
+    /// When the origin's side is told again, after a failure.
+    tell_again_at: Option<Nanos>,
+    /// Who asked for a change, and for which. Answered when it is done.
+    asked: Option<(RequestId, MembersChange)>,
+}
+
+impl Membership {
+    /// The list that counts, without those members that are not here.
+    pub(crate) fn new(list: &Members, missing: &[MemberId]) -> Self {
+        let wanted = missing.iter().fold(list.clone(), |list, member| list.with_state(*member, MemberState::Gone));
+        let stage = if missing.is_empty() { Stage::Settled } else { Stage::Listing };
+        let empties = has_emptied(&wanted);
+        Self { wanted, stage, empties, tell_again_at: None, asked: None }
+    }
+
+    /// The list that is wanted.
+    pub(crate) const fn wanted(&self) -> &Members {
+        &self.wanted
+    }
+
+    /// Whether there is nothing to be done, or a step is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_settled() || self.asked.is_none() && !self.empties
+    }
+
+    /// Whether all that is wanted counts.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.stage == Stage::Settled
+    }
+
+    /// A member is lost.
+    pub(crate) fn lose(&mut self, member: MemberId) {
+        if self.wanted.get(member).is_some_and(|row| row.state != MemberState::Gone) {
+            self.want(self.wanted.with_state(member, MemberState::Gone));
+        }
+    }
+
+    /// Another list is wanted from now on.
+    pub(crate) fn want(&mut self, list: Members) {
+        self.empties = has_emptied(&list);
+        self.wanted = list;
+        self.stage = Stage::Listing;
+    }
+
+    /// A checkpoint with this list counts here.
+    pub(crate) fn counts(&mut self, list: &Members) -> Next {
+        if self.stage != Stage::Listing || *list != self.wanted {
+            return Next::Nothing;
+        }
+        self.stage = Stage::Telling;
+        Next::Tell(list.generation())
+    }
+
+    /// The origin's side has answered. Returns whether the list that is wanted counts.
+    pub(crate) fn told(&mut self, generation: u64, failed: bool, now: Nanos) -> bool {
+        if self.stage == Stage::Telling && self.wanted.generation() == generation {
+            if failed {
+                self.tell_again_at = Some(now.plus(TELL_AGAIN));
+            } else {
+                self.stage = Stage::Settled;
+            }
+        }
+        self.is_settled()
+    }
+
+    /// Whether the origin's side could not write down what it was told, and is to be told again.
+    pub(crate) const fn is_to_tell_again(&self) -> bool {
+        self.tell_again_at.is_some()
+    }
+
+    /// The generation that the origin's side is to be told again now. It is being told from here on.
+    pub(crate) fn tell_again(&mut self, now: Nanos) -> Option<u64> {
+        self.tell_again_at.take_if(|at| *at <= now)?;
+        (self.stage == Stage::Telling).then(|| self.wanted.generation())
+    }
+
+    /// A request asks for a change. Fails if another is under way.
+    pub(crate) fn ask(&mut self, request: RequestId, change: MembersChange) -> Result<(), Errno> {
+        if self.asked.is_some() {
+            return Err(Errno::BUSY);
+        }
+        self.asked = Some((request, change));
+        Ok(())
+    }
+
+    /// The change that was asked for.
+    pub(crate) fn asked(&self) -> Option<MembersChange> {
+        self.asked.map(|(_, change)| change)
+    }
+
+    /// The change is done, or cannot be: who asked for it.
+    pub(crate) fn take_asked(&mut self) -> Option<RequestId> {
+        self.asked.take().map(|(request, _)| request)
+    }
+}
+
+fn has_emptied(list: &Members) -> bool {
+    list.iter().any(|(_, member)| member.state == MemberState::Emptied)
+}

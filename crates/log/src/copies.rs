@@ -1,0 +1,271 @@
+//! The members of the log: which have copies of what, and what the loss of one means.
+//!
+//! Invariants:
+//! - A host segment that is opened while two members work has a copy on another member. Each batch goes to both, and a
+//!   sync waits for both.
+//! - When a member is lost, no request hears that something is durable until the list without it is: else the lost
+//!   member could be believed at the next start, alone. Meanwhile the log goes on.
+//! - A segment is *weak* if its dirty blocks have one copy, and could have two. Reclaim empties it.
+
+use headpond_base::{Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
+use headpond_format::{Address, Member, SegmentState};
+
+use crate::log::Log;
+use crate::mutation::Mutation;
+
+impl Log {
+    /// Sets how many members have each host batch, from the next segment on.
+    pub const fn set_redundancy(&mut self, redundancy: Redundancy) {
+        self.may_have_weak |= self.several;
+        self.redundancy = redundancy;
+    }
+
+    /// Whether host segments get a copy.
+    #[must_use]
+    pub fn mirrors(&self) -> bool {
+        self.is_to_mirror(self.redundancy)
+    }
+
+    /// Whether host segments would get a copy with this redundancy.
+    #[must_use]
+    pub fn is_to_mirror(&self, redundancy: Redundancy) -> bool {
+        redundancy == Redundancy::Mirror && self.segments.members_that_take().count() > 1
+    }
+
+    /// Whether each host batch from now on has a copy, with this redundancy and the one before.
+    #[must_use]
+    pub fn mirrors_all(&self, redundancy: Redundancy) -> bool {
+        let open = self.open.all().filter(|open| open.stream == Stream::Host);
+        self.mirrors()
+            && self.is_to_mirror(redundancy)
+            && open.map(|open| open.id).all(|id| self.copies_that_work(id) > 1)
+    }
+
+    /// Whether host segments should have a copy, and too few members work for that.
+    #[must_use]
+    pub fn lacks_members(&self) -> bool {
+        self.redundancy == Redundancy::Mirror && self.several && !self.mirrors()
+    }
+
+    /// The most blocks that can hold data: all of the members that take new segments.
+    #[must_use]
+    pub fn data_blocks(&self) -> u64 {
+        self.segments.usable() as u64 * u64::from(self.geometry.segment_blocks() - 1)
+    }
+
+    /// Whether some segment may be weak. It is worth a look at all of them.
+    #[must_use]
+    pub const fn may_have_weak(&self) -> bool {
+        self.may_have_weak
+    }
+
+    /// A look found none.
+    pub const fn has_no_weak(&mut self) {
+        self.may_have_weak = false;
+    }
+
+    /// How many segments can be opened now, of whichever stream.
+    #[must_use]
+    pub fn free_segments(&self) -> usize {
+        if self.mirrors() { self.segments.free_pairs() } else { self.segments.free() }
+    }
+
+    /// Whether the pool takes writes. Once it does not, nothing new becomes durable.
+    #[must_use]
+    pub const fn takes_writes(&self) -> bool {
+        self.health.takes_writes()
+    }
+
+    /// The members that refused nothing.
+    #[must_use]
+    pub fn working(&self) -> Vec<MemberId> {
+        self.health.working()
+    }
+
+    /// Whether a member refused nothing.
+    #[must_use]
+    pub fn works(&self, member: MemberId) -> bool {
+        self.health.works(member)
+    }
+
+    /// Where a read of this location should go, the `attempt`-th, from 0. `None`: no further place is worth a try.
+    ///
+    /// A place on a member that works comes first. A lone place is tried twice.
+    ///
+    /// # Panics
+    /// When the location is in no segment.
+    #[must_use]
+    pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<Address> {
+        let id = self.geometry.segment_of(location);
+        let mut places = self.segments.places(id, location).filter(|place| self.health.can_be_read(place.member));
+        let (first, second) = (places.next()?, places.next());
+        match second {
+            None => (attempt < 2).then_some(first),
+            Some(second) => {
+                let second_first = !self.health.works(first.member) && self.health.works(second.member);
+                let places = if second_first { [second, first] } else { [first, second] };
+                places.get(attempt).copied()
+            }
+        }
+    }
+
+    /// Records that a member refused a write or a sync, of the log or of another part. Either the pool goes on without
+    /// it, and tells nobody that anything is durable before [`Log::go_on_without`]; or it takes no writes any more.
+    pub fn refused(&mut self, member: MemberId, errno: Errno) {
+        let durable = self.durable();
+        if !self.health.refused(member, errno) || !self.takes_writes() {
+            return;
+        }
+        self.segments.take_none_on(member);
+        self.may_have_weak = true;
+        if self.redundancy == Redundancy::None || !self.host_batches_have_members() {
+            self.health.fail();
+            return;
+        }
+        if !Mutation::LossUntold.is_planted(self.mutation) {
+            self.held.get_or_insert(durable);
+        }
+        self.leave_open_segments();
+    }
+
+    /// Whether each host batch that is not durable, and each open host segment, has a member that works.
+    fn host_batches_have_members(&self) -> bool {
+        let has = |id: SegmentId| self.works_somewhere(id);
+        let open = self.open.all().filter(|open| open.stream == Stream::Host).map(|open| open.id);
+        let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
+        let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
+        !self.health.working().is_empty() && open.chain(unsynced).all(has)
+    }
+
+    /// Whether a member that works has the bytes of a segment.
+    #[must_use]
+    pub fn works_somewhere(&self, id: SegmentId) -> bool {
+        self.segments.keepers(id).any(|keeper| self.health.works(self.segments.addresses().home(keeper).member))
+    }
+
+    /// How many members that work have the bytes of a segment.
+    fn copies_that_work(&self, id: SegmentId) -> usize {
+        let works = |keeper: &SegmentId| self.health.works(self.segments.addresses().home(*keeper).member);
+        self.segments.keepers(id).filter(works).count()
+    }
+
+    /// Whether dirty blocks in this segment have one copy only, or may have.
+    #[must_use]
+    pub fn is_exposed(&self, id: SegmentId) -> bool {
+        let segment = self.segments.get(id);
+        if segment.copy.is_none() && Mutation::RebuildSkips.is_planted(self.mutation) {
+            return false;
+        }
+        segment.dirty > 0 && (self.copies_that_work(id) < 2 || segment.copies_differ)
+    }
+
+    /// Whether this segment should be emptied, so that its dirty blocks get two copies again, or because its member
+    /// shall have none.
+    #[must_use]
+    pub fn is_weak(&self, id: SegmentId) -> bool {
+        let is_emptied = |keeper: SegmentId| {
+            let member = self.segments.addresses().home(keeper).member;
+            self.health.works(member) && !self.segments.takes_new(member)
+        };
+        let segment = self.segments.get(id);
+        let alone = self.mirrors() && self.is_exposed(id) && self.works_somewhere(id);
+        segment.state == SegmentState::Sealed && (alone || self.segments.keepers(id).any(is_emptied))
+    }
+
+    /// A block that one place of its segment has is not what it must be there: the segment is emptied.
+    pub fn note_differing(&mut self, location: Location) {
+        let id = self.geometry.segment_of(location);
+        let has_copy = self.segments.keepers(id).count() > 1;
+        self.segments.get_mut(id).copies_differ |= has_copy;
+        self.may_have_weak |= has_copy;
+    }
+
+    /// Host batches go to segments with copies on members that work, from now on. What other streams had open on a
+    /// lost member is given up: the origin has it.
+    fn leave_open_segments(&mut self) {
+        self.close(Stream::Host);
+        for open in self.open.take_all(Stream::Host) {
+            self.seal(&open);
+        }
+        for stream in [Stream::Hot, Stream::Cold] {
+            for open in self.open.take_all(stream) {
+                if self.works_somewhere(open.id) {
+                    self.open.put(open);
+                } else {
+                    self.segments.get_mut(open.id).state = SegmentState::Sealed;
+                }
+            }
+        }
+    }
+
+    /// Whether a loss waits for its list.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Members are not here: as if they had been lost now.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert(self.durable);
+    }
+
+    /// The list without the lost members is durable, here and at the origin.
+    pub const fn go_on_without(&mut self) {
+        self.held = None;
+    }
+
+    /// All host entries up to this one are durable, and requests may hear of it.
+    #[must_use]
+    pub fn durable(&self) -> Sequence {
+        self.held.unwrap_or(self.durable)
+    }
+
+    /// A member takes no new segments any more.
+    pub fn empty_member(&mut self, member: MemberId) {
+        self.may_have_weak = true;
+        self.segments.take_none_on(member);
+        self.leave_open_segments_on(member);
+    }
+
+    /// Seals what is open on a member.
+    fn leave_open_segments_on(&mut self, member: MemberId) {
+        for stream in Stream::ALL {
+            self.close(stream);
+            for open in self.open.take_all(stream) {
+                let is_on = |keeper: SegmentId| self.segments.addresses().home(keeper).member == member;
+                if self.segments.keepers(open.id).any(is_on) {
+                    self.seal(&open);
+                } else {
+                    self.open.put(open);
+                }
+            }
+        }
+    }
+
+    /// A member has new slots, or is new itself. They are the homes of new segments, which [`Log::admit`] opens to use.
+    pub fn extend(&mut self, id: MemberId, member: &Member) {
+        self.health.add(id);
+        self.several |= self.health.working().len() > 1;
+        self.segments.extend(id, member);
+        self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");
+        self.geometry.pool_bytes += member.bytes;
+    }
+
+    /// A checkpoint with all segments of a member counts: they may be opened.
+    pub fn admit(&mut self, member: MemberId) {
+        self.may_have_weak |= self.several;
+        self.segments.admit(member);
+    }
+
+    /// Whether a member holds no segment that is in use, nor one that waits to be free.
+    #[must_use]
+    pub fn is_empty(&self, member: MemberId) -> bool {
+        self.segments.hold_nothing(member)
+    }
+
+    /// A member that holds nothing leaves the pool: nothing is written to it any more.
+    pub fn let_go_of(&mut self, member: MemberId) {
+        self.segments.take_none_on(member);
+        self.health.remove(member);
+    }
+}

@@ -1,0 +1,149 @@
+//! The present life of each segment, and the slots that have its bytes: by the heads in all slots, and by the
+//! checkpoint.
+//!
+//! A slot belongs to the newest life that left traces in it since the checkpoint; else to whom the checkpoint says. So
+//! a segment that lost a slot to another was released, and is free: both slots of a mirrored one are released at once.
+//!
+//! Nothing is looked for on a member that is not here. A segment that has no slot left on any other keeps its life, and
+//! has no keeper: what the map says of it decides whether the pool can be used.
+
+use headpond_base::{BLOCK, Generation, MemberId, SegmentId, Stream};
+use headpond_format::{Addresses, Layout, SegmentHead, SegmentState, Superblock};
+
+use crate::batches::{WantedBatches, life_at, walk, was_head};
+use crate::checkpoint::Checkpoint;
+use crate::flash_read::{FlashRead, ScanError};
+use crate::muster::Present;
+
+/// The present life of a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Life {
+    pub(crate) generation: Generation,
+    pub(crate) state: SegmentState,
+    pub(crate) stream: Stream,
+    /// It began after the checkpoint.
+    pub(crate) reopened: bool,
+    /// Its bytes are in its home.
+    pub(crate) home: bool,
+    /// Its bytes are in the home of this segment.
+    pub(crate) copy: Option<SegmentId>,
+    /// Its home has the copy of another.
+    pub(crate) lent: bool,
+}
+
+/// The lives of all segments, in order, and the next generation that no trace has.
+pub(crate) fn find_lives(
+    present: &mut Present<'_>,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+    addresses: &Addresses,
+) -> Result<(Vec<Life>, Generation), ScanError> {
+    let (rows, head) = (&checkpoint.rows, &checkpoint.head);
+    let here: Vec<bool> = (0..superblock.members.given())
+        .map(|index| present.has(MemberId(u16::try_from(index).unwrap_or(u16::MAX))))
+        .collect();
+    let is_here = |segment: SegmentId| here[usize::from(addresses.home(segment).member.0)];
+    let ids = || (0..rows.len()).map(|index| SegmentId(u32::try_from(index).unwrap_or(u32::MAX)));
+    let mut next_generation = head.next_generation;
+    // Of each slot, by the segment that is at home in it: who took it since the checkpoint.
+    let mut taken = Vec::with_capacity(rows.len());
+    for id in ids() {
+        let life = if is_here(id) { life_in_slot(present, superblock, checkpoint, addresses, id)? } else { None };
+        next_generation = next_generation.max(life.map_or(Generation(0), |life| life.generation.next()));
+        // Opened after the checkpoint began, in the epoch that goes on.
+        taken.push(life.filter(|life| life.generation >= head.next_generation && life.epoch == head.epoch));
+    }
+    let mut newest: Vec<Option<SegmentHead>> = vec![None; rows.len()];
+    for life in taken.iter().flatten() {
+        let newest = &mut newest[life.segment.0 as usize];
+        *newest = (*newest).filter(|known| known.generation >= life.generation).or(Some(*life));
+    }
+    let taken_by = |slot: SegmentId| taken[slot.0 as usize];
+    let mut lives = Vec::with_capacity(rows.len());
+    for (id, row) in ids().zip(rows) {
+        let free = Life {
+            generation: row.generation,
+            state: SegmentState::Free,
+            stream: row.stream,
+            reopened: false,
+            home: false,
+            copy: None,
+            lent: false,
+        };
+        let home_is_taken = taken_by(id).filter(|life| life.segment != id);
+        lives.push(match newest[id.0 as usize] {
+            Some(life) if home_is_taken.is_some_and(|other| other.generation > life.generation) => {
+                Life { generation: life.generation, ..free }
+            }
+            Some(life) => {
+                let is_its = |slot: SegmentId| taken_by(slot) == Some(life);
+                Life {
+                    generation: life.generation,
+                    state: SegmentState::Sealed,
+                    stream: life.stream,
+                    reopened: true,
+                    // A crash may have left no head there, but later batches.
+                    home: is_here(id) && (taken_by(id).is_none() || is_its(id)),
+                    copy: ids().find(|slot| *slot != id && is_its(*slot)),
+                    lent: false,
+                }
+            }
+            None if row.state == SegmentState::Free => free,
+            None => {
+                let copy = match &row.layout {
+                    Some(Layout::Mirror([_, copy])) => addresses.at_home(*copy),
+                    _ => None,
+                };
+                let was_released = home_is_taken.is_some() || copy.is_some_and(|slot| taken_by(slot).is_some());
+                let (home, copy) = (is_here(id), copy.filter(|slot| is_here(*slot)));
+                if was_released { free } else { Life { state: SegmentState::Sealed, home, copy, ..free } }
+            }
+        });
+    }
+    let copies: Vec<SegmentId> = lives.iter().filter_map(|life| life.copy).collect();
+    for slot in copies {
+        lives[slot.0 as usize].lent = true;
+    }
+    Ok((lives, next_generation))
+}
+
+/// The last life that left traces in the slot where `id` is at home: of that segment, or of one that has its copy here.
+fn life_in_slot(
+    present: &mut Present<'_>,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+    addresses: &Addresses,
+    id: SegmentId,
+) -> Result<Option<SegmentHead>, ScanError> {
+    let (geometry, head) = (&superblock.geometry, &checkpoint.head);
+    let several = superblock.members.given() > 1;
+    let offset = geometry.byte_of(geometry.first_location(id));
+    let mut slot = present.slot(addresses, geometry, id, id);
+    let bytes = match slot.read(offset, 2 * BLOCK) {
+        Ok(bytes) => bytes,
+        // Another member may have a copy.
+        Err(_) if several => return Ok(None),
+        Err(errno) => return Err(ScanError::Read { offset, errno }),
+    };
+    let place = SegmentHead {
+        pool: superblock.pool,
+        epoch: head.epoch,
+        segment: id,
+        generation: head.next_generation,
+        stream: Stream::Host,
+    };
+    let is_segment = |life: &SegmentHead| life.segment == id || several && life.segment.0 < geometry.segments;
+    let mut life = life_at(&bytes, superblock.pool).filter(is_segment);
+    let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
+    if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {
+        // Head and first batch are damaged. If the segment was in use, later batches say its life.
+        (_, life) = walk(&mut slot, geometry, &WantedBatches::Since(place))?;
+    }
+    match life {
+        // No segment is opened in a new epoch before the superblock of that epoch is durable.
+        Some(life) if life.epoch > head.epoch.max(superblock.epoch) => {
+            Err(ScanError::LostSuperblock { segment: id, found: life.epoch, known: head.epoch.max(superblock.epoch) })
+        }
+        life => Ok(life),
+    }
+}

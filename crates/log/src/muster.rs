@@ -1,0 +1,209 @@
+//! Which of the devices that a start was given are members of the pool, and whom of them it believes.
+//!
+//! Invariants:
+//! - The superblock with the largest epoch, then counter, counts. Its list says who is a member.
+//! - A device that this list calls gone, or whose name it lacks, is old: nothing is read from it.
+//! - Two devices that were used without each other are never both believed.
+
+use headpond_base::{BLOCK, Buf, Errno, MemberId, Result as IoResult, SegmentId};
+use headpond_format::{
+    Address, Addresses, Damage, Geometry, Member, MemberState, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
+};
+
+use crate::flash_read::{FlashRead, ScanError, damaged};
+use crate::mutation::Mutation;
+
+/// A device that a start was given.
+pub struct Device<'a> {
+    /// Reads it.
+    pub flash: &'a mut dyn FlashRead,
+    /// Bytes of the device.
+    pub bytes: u64,
+}
+
+/// The members of a pool that are present.
+pub struct Present<'a> {
+    devices: Vec<Device<'a>>,
+    /// The device of each member.
+    of_member: Vec<Option<usize>>,
+    /// The superblock that counts, as the first of its members has it.
+    superblock: Superblock,
+}
+
+impl<'a> Present<'a> {
+    /// Finds out which of these devices are members.
+    ///
+    /// # Errors
+    /// [`ScanError`]: no device is of a pool, they are of different pools, or two were used without each other.
+    pub fn muster(devices: Vec<Device<'a>>) -> Result<Self, ScanError> {
+        Self::muster_mutated(devices, None)
+    }
+
+    /// [`Self::muster`] with a planted bug, for tests of the tests.
+    ///
+    /// # Errors
+    /// As [`Self::muster`].
+    pub fn muster_mutated(mut devices: Vec<Device<'a>>, mutation: Option<Mutation>) -> Result<Self, ScanError> {
+        let mut found = Vec::with_capacity(devices.len());
+        let mut refusal = None;
+        for device in &mut devices {
+            found.push(match newest_superblock(device.flash, device.bytes) {
+                Ok(superblock) => Some(superblock),
+                // A device that cannot be read at all is as good as missing, if another says what the pool is.
+                Err(error @ ScanError::Read { .. }) => {
+                    refusal.get_or_insert(error);
+                    None
+                }
+                Err(error) => return Err(error),
+            });
+        }
+        let newest = found.iter().flatten().max_by_key(|superblock| (superblock.epoch, superblock.counter));
+        let Some(newest) = newest.cloned() else { return Err(refusal.unwrap_or(ScanError::NotAPool)) };
+        let mut of_member = vec![None; newest.members.given()];
+        for (index, found) in found.iter().enumerate() {
+            let Some(found) = found else { continue };
+            if found.pool != newest.pool {
+                return Err(ScanError::OtherPool { device: index });
+            }
+            let own = found.members.get(found.member);
+            let listed = newest.members.get(found.member).filter(|listed| is_same(listed, own));
+            match listed {
+                Some(listed)
+                    if listed.state != MemberState::Gone || Mutation::BelieveOldMember.is_planted(mutation) =>
+                {
+                    let place = &mut of_member[usize::from(found.member.0)];
+                    if place.replace(index).is_some() {
+                        return Err(ScanError::SameMember { device: index });
+                    }
+                }
+                _ => {
+                    let newest = found.members.get(newest.member);
+                    if newest.is_some_and(|newest| newest.state == MemberState::Gone) {
+                        return Err(ScanError::UsedApart { device: index });
+                    }
+                }
+            }
+        }
+        Ok(Self { devices, of_member, superblock: newest })
+    }
+
+    /// The one device of a pool whose superblock was read before.
+    pub(crate) fn alone(flash: &'a mut dyn FlashRead, bytes: u64, superblock: Superblock) -> Self {
+        let mut of_member = vec![None; superblock.members.given()];
+        of_member[usize::from(superblock.member.0)] = Some(0);
+        Self { devices: vec![Device { flash, bytes }], of_member, superblock }
+    }
+
+    /// The superblock that counts.
+    #[must_use]
+    pub const fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The member that a device is, by its place among those given. `None`: it is old, and nothing on it counts.
+    #[must_use]
+    pub fn member_of(&self, device: usize) -> Option<MemberId> {
+        let members = (0..).map(MemberId).zip(&self.of_member);
+        members.filter(|(_, found)| **found == Some(device)).map(|(id, _)| id).next()
+    }
+
+    /// The members that are not gone, and not here.
+    #[must_use]
+    pub fn missing(&self) -> Vec<MemberId> {
+        let needed = self.superblock.members.iter().filter(|(_, member)| member.state != MemberState::Gone);
+        needed.map(|(id, _)| id).filter(|id| !self.has(*id)).collect()
+    }
+
+    /// Whether a member is here.
+    pub(crate) fn has(&self, member: MemberId) -> bool {
+        self.of_member.get(usize::from(member.0)).is_some_and(Option::is_some)
+    }
+
+    /// The members that are here.
+    pub(crate) fn members(&self) -> Vec<MemberId> {
+        (0..).map(MemberId).zip(&self.of_member).filter(|(_, found)| found.is_some()).map(|(id, _)| id).collect()
+    }
+
+    /// Reads from a member.
+    ///
+    /// # Errors
+    /// [`Errno::NODEV`] if the member is not here; else the device's error.
+    pub fn read(&mut self, at: Address, len: usize) -> IoResult<Buf> {
+        let device = self.of_member.get(usize::from(at.member.0)).copied().flatten().ok_or(Errno::NODEV)?;
+        self.devices[device].flash.read(at.offset, len)
+    }
+
+    /// A member, read by the bytes of its own device.
+    pub(crate) const fn member(&mut self, member: MemberId) -> OnMember<'_, 'a> {
+        OnMember { present: self, start: Address { member, offset: 0 }, before: 0 }
+    }
+
+    /// The slot in which `keeper` is at home, read as if it were that of `segment` in a pool of one device.
+    pub(crate) fn slot(
+        &mut self,
+        addresses: &Addresses,
+        geometry: &Geometry,
+        segment: SegmentId,
+        keeper: SegmentId,
+    ) -> OnMember<'_, 'a> {
+        let before = geometry.byte_of(geometry.first_location(segment));
+        OnMember { present: self, start: addresses.of_segment(keeper), before }
+    }
+}
+
+fn is_same(listed: &Member, own: Option<&Member>) -> bool {
+    own.is_some_and(|own| own.name == listed.name)
+}
+
+/// Part of one member.
+pub(crate) struct OnMember<'p, 'a> {
+    present: &'p mut Present<'a>,
+    start: Address,
+    /// The offset that means the first byte.
+    before: u64,
+}
+
+impl FlashRead for OnMember<'_, '_> {
+    fn read(&mut self, offset: u64, len: usize) -> IoResult<Buf> {
+        self.present.read(self.start.plus(offset - self.before), len)
+    }
+}
+
+/// Reads the superblock of one device that counts: of those that are whole, the newest.
+///
+/// # Errors
+/// [`ScanError`].
+pub fn newest_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Superblock, ScanError> {
+    let mut best: Option<Superblock> = None;
+    let (mut worst, mut refusal) = (ScanError::NotAPool, None);
+    for offset in SUPERBLOCK_SLOTS {
+        if offset + BLOCK as u64 > device_bytes {
+            continue;
+        }
+        match flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno }) {
+            Ok(bytes) => match decode_superblock(&bytes) {
+                Ok(superblock) if best.as_ref().is_none_or(|best| best.counter < superblock.counter) => {
+                    best = Some(superblock);
+                }
+                Ok(_) | Err(Damage::Missing(_)) => {}
+                Err(Damage::Version { found }) => refusal = Some(ScanError::Version { found }),
+                Err(damage @ Damage::Unsupported(..)) => refusal = Some(damaged("superblock", offset, damage)),
+                Err(damage) if worst == ScanError::NotAPool => worst = damaged("superblock", offset, damage),
+                Err(_) => {}
+            },
+            Err(error) => worst = error,
+        }
+    }
+    // The use that wrote this slot is later than the use that wrote the other.
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    let superblock = best.ok_or(worst)?;
+    let own = superblock.members.get(superblock.member);
+    let segment_bytes = u64::from(superblock.geometry.segment_bytes);
+    let wanted = own.map_or(0, |own| own.start + u64::from(own.slots) * segment_bytes);
+    if wanted > device_bytes {
+        return Err(ScanError::CutShort { wanted, found: device_bytes });
+    }
+    Ok(superblock)
+}
