@@ -1,7 +1,7 @@
 //! The end of a daemon, in order or not, and the start of the next one.
 
 use headpond_base::{Buf, CacheMode, Errno};
-use headpond_engine::{FlashRead, Request, Verdict};
+use headpond_engine::{Device, FlashRead, Request, Verdict};
 use headpond_format::OriginName;
 
 use crate::content::Content;
@@ -12,7 +12,7 @@ use crate::outliving::OutlivingMemory;
 use crate::rng::Rng;
 use crate::roster::Roster;
 use crate::sim::{Asked, Door, Sim};
-use crate::under_test::{Plugged, Refusal, Restored};
+use crate::under_test::{Refusal, Restored};
 
 /// Reads for recovery, with errors now and then.
 struct Reader<'a> {
@@ -41,10 +41,11 @@ impl FlashRead for Reader<'_> {
     }
 }
 
-fn plugged<'a>(readers: &'a mut [Reader<'_>]) -> Vec<Plugged<'a>> {
+/// What a start is given.
+fn given<'a>(readers: &'a mut [Reader<'_>]) -> Vec<Device<'a>> {
     let device = |reader: &'a mut Reader<'_>| {
         let bytes = reader.flash.bytes();
-        Plugged { flash: reader, bytes }
+        Device { flash: reader, bytes }
     };
     readers.iter_mut().map(device).collect()
 }
@@ -419,7 +420,7 @@ impl Sim<'_> {
         if per_mille > 0 {
             let rng = Rng::new(self.world.rng.next());
             let mut readers = self.readers(&here, rng, per_mille);
-            let result = self.maker.recover(&mut plugged(&mut readers), mutation);
+            let result = self.maker.recover(given(&mut readers), mutation);
             let failed = readers.iter().map(|reader| reader.failed).sum::<u64>();
             self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
             if let (Err(why), 0) = (result, failed) {
@@ -456,7 +457,7 @@ impl Sim<'_> {
 
     /// Reads the pool on these devices.
     pub(crate) fn recover_from(&self, devices: &[usize]) -> Result<Box<dyn Restored>, Refusal> {
-        self.maker.recover(&mut plugged(&mut self.readers(devices, Rng::new(0), 0)), self.options.mutation)
+        self.maker.recover(given(&mut self.readers(devices, Rng::new(0), 0)), self.options.mutation)
     }
 
     /// The same, and one of them vanishes after so many reads. Returns whether it came to that.
@@ -470,7 +471,7 @@ impl Sim<'_> {
         for (_, reader) in devices.iter().zip(&mut readers).filter(|(device, _)| **device == vanishing) {
             reader.lasts = reads;
         }
-        let result = self.maker.recover(&mut plugged(&mut readers), self.options.mutation);
+        let result = self.maker.recover(given(&mut readers), self.options.mutation);
         (readers.iter().any(|reader| reader.lasts == 0), result)
     }
 

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId, UnixNanos};
 use headpond_claim::ownership::Drawn;
 use headpond_engine::{
-    Attributes, Config, Effect, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request, RequestId,
+    Attributes, Config, Device, Effect, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request, RequestId,
     SecondTail, Served, Ticket, Verdict,
 };
 use headpond_format::{Address, MemberState, OriginName};
 
 use crate::scenario::Scenario;
-use crate::under_test::{Known, ListChange, Maker, MemberNow, Plugged, Refusal, Restored, UnderTest};
+use crate::under_test::{Known, ListChange, Maker, MemberNow, Refusal, Restored, UnderTest};
 
 /// Planted bugs of the fake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,6 +173,8 @@ impl Fake {
             | Request::Restamp { .. }
             | Request::StatusBegins { .. }
             | Request::StatusEnds { .. }
+            | Request::ChangeMembers(_)
+            | Request::CancelMembersChange
             | Request::CancelFlush(_)
             | Request::Configure(_) => Vec::new(),
         }
@@ -397,7 +399,7 @@ impl Maker for FakeMaker {
         Ok(Vec::new())
     }
 
-    fn recover(&self, _devices: &mut [Plugged<'_>], _mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
+    fn recover(&self, _devices: Vec<Device<'_>>, _mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
         Ok(Box::new(FakeRestored(self.0)))
     }
 }

@@ -3,11 +3,11 @@
 //! Every run leaves most things out and does the rest often (swarm testing, Groce et al. 2012). Rare combinations
 //! come sooner than from one even mix.
 
-use headpond_base::{CacheMode, Nanos};
+use headpond_base::{CacheMode, Nanos, Redundancy};
 use headpond_engine::{
     Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy, TailSlots,
 };
-use headpond_format::Geometry;
+use headpond_format::{Geometry, Member, MemberName, Members};
 
 use crate::devices::{Device, Devices};
 use crate::flash::Layout;
@@ -290,11 +290,24 @@ fn members(seed: u64, pool_bytes: u64, segment_bytes: u64) -> (Vec<MemberShape>,
     let count = *rng.pick(&[1, 2, 2, 2, 3, 3, 4, 5]);
     let slow = rng.below(count);
     let slowness = *rng.pick(&[1, 1, 8, 40]);
+    if count == 1 {
+        return (vec![MemberShape { bytes: pool_bytes, slowness: 1 }], mirrors);
+    }
     let shapes = (0..count).map(|index| MemberShape {
         bytes: rng.between(pool_bytes / 2, pool_bytes * 3 / 2) / segment_bytes * segment_bytes,
         slowness: if index == slow { slowness } else { 1 },
     });
     (shapes.collect(), mirrors)
+}
+
+/// How these devices are divided, if there are several.
+fn divided(shapes: &[MemberShape], segment_bytes: u64) -> Option<(Geometry, Members)> {
+    let name = |index: usize| MemberName([index as u8 + 1; 16]);
+    let devices: Vec<_> = shapes.iter().enumerate().map(|(index, shape)| (name(index), shape.bytes)).collect();
+    let (geometry, rows) = Geometry::for_members(&devices, Some(segment_bytes)).ok()?;
+    let (first, others) = rows.split_first()?;
+    let list = others.iter().try_fold(Members::first(*first), |list, row| Some(list.with(*row)?.0))?;
+    Some((geometry, list)).filter(|_| shapes.len() > 1)
 }
 
 /// The properties of a run.
@@ -479,6 +492,8 @@ impl Scenario {
         } else {
             (vec![MemberShape { bytes: pool_bytes, slowness: 1 }], false)
         };
+        let geometry = divided(&members, segment_bytes).map_or(geometry, |(geometry, _)| geometry);
+        config.redundancy = if mirrors { Redundancy::Mirror } else { Redundancy::None };
         // If the origin is slower than the flash, hits seldom go there.
         let slow_flash = config.hits_to_origin > 0 && hits.chance(700);
         Self {
@@ -516,16 +531,22 @@ impl Scenario {
 
     /// The devices of the pool, empty.
     pub(crate) fn devices(&self) -> Devices {
-        let device = |shape: &MemberShape| {
+        let members = self.list().unwrap_or_else(|| Members::first(self.geometry.member(MemberName::default())));
+        let device = |(shape, (_, member)): (&MemberShape, (_, &Member))| {
             let mut device = Device::new(shape.bytes, shape.slowness);
             device.flash.set_layout(Layout {
-                start: self.geometry.segments_start,
+                start: member.start,
                 segment_bytes: u64::from(self.geometry.segment_bytes),
-                slots: u64::from(self.geometry.segments),
+                slots: u64::from(member.slots),
             });
             device
         };
-        Devices::new(self.members.iter().map(device).collect())
+        Devices::new(self.members.iter().zip(members.iter()).map(device).collect())
+    }
+
+    /// The list of members of a new pool, if there are several.
+    pub(crate) fn list(&self) -> Option<Members> {
+        divided(&self.members, u64::from(self.geometry.segment_bytes)).map(|(_, members)| members)
     }
 
     /// Changes settings while requests are under way.

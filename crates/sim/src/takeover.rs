@@ -63,17 +63,21 @@ impl Sim<'_> {
         while let Some(outliving) = &mut self.world.outliving {
             let left = outliving.left()?;
             self.check_use(&left)?;
-            self.world.trace(|| format!("redo  {:?}", left.writes.iter().map(|write| write.at).collect::<Vec<_>>()));
+            self.world
+                .trace(|| format!("redo  {:?}", left.writes.iter().map(|write| &write.places).collect::<Vec<_>>()));
             let mut failing = self.deaths.chance(150).then(|| self.deaths.below(left.writes.len() as u64 + 1));
             for (index, write) in (0..).zip(&left.writes) {
-                let ticket = REDO_TICKETS + index;
-                self.world.flash.start_write(write.at, ticket, write.data.clone())?;
+                for (ticket, at) in (REDO_TICKETS..).zip(&write.places) {
+                    self.world.flash.start_write(*at, ticket, write.data.clone())?;
+                }
                 if failing == Some(index) {
                     break;
                 }
-                let (member, rng) = (write.at.member, &mut self.deaths);
-                let done = self.world.flash.finish_write(member, ticket, WriteFate::Done, rng)?;
-                self.world.trace(|| format!("redone at {:?}: {done:?}", write.at));
+                for (ticket, at) in (REDO_TICKETS..).zip(&write.places) {
+                    let rng = &mut self.deaths;
+                    let done = self.world.flash.finish_write(at.member, ticket, WriteFate::Done, rng)?;
+                    self.world.trace(|| format!("redone at {at:?}: {done:?}"));
+                }
             }
             if failing.take().is_none() {
                 for member in self.world.flash.members() {

@@ -3,8 +3,8 @@
 use headpond_base::{Buf, CacheMode, MemberId, Nanos, ObjectId};
 use headpond_claim::ownership::Drawn;
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, SecondTail,
-    Ticket, Verdict, format_pool, recover_mutated,
+    Config, Device, Effect, Engine, MembersChange, Mutation, OpenObject, Outcome, Present, RecoverError, Recovered,
+    Request, RequestId, SecondTail, Ticket, Verdict, format_members, format_pool, recover_members,
 };
 use headpond_format::{Address, Identity, Member, MemberName, MemberState, OriginName, Witness};
 
@@ -70,8 +70,8 @@ pub(crate) enum ListChange {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemberNow {
     pub(crate) state: MemberState,
-    /// Dirty blocks that it alone has.
-    pub(crate) alone: u64,
+    /// Dirty blocks that it has.
+    pub(crate) dirty: u64,
 }
 
 /// A pool that was read, and is not yet in use.
@@ -107,12 +107,6 @@ pub(crate) trait Restored {
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest>;
 }
 
-/// A device that a start is given.
-pub(crate) struct Plugged<'a> {
-    pub(crate) flash: &'a mut dyn FlashRead,
-    pub(crate) bytes: u64,
-}
-
 /// Why a pool is not taken into use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal(pub(crate) String);
@@ -120,7 +114,7 @@ pub(crate) struct Refusal(pub(crate) String);
 /// Makes engines.
 pub(crate) trait Maker: Sync {
     fn format(&self, scenario: &Scenario, mode: CacheMode) -> Result<Vec<(Address, Buf)>, String>;
-    fn recover(&self, devices: &mut [Plugged<'_>], mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal>;
+    fn recover(&self, devices: Vec<Device<'_>>, mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal>;
 }
 
 /// Makes the real thing.
@@ -161,14 +155,23 @@ impl UnderTest for Engine {
         self.stats().durable_host_batch
     }
 
-    fn change_members(&mut self, _id: RequestId, _change: ListChange) {}
+    fn change_members(&mut self, id: RequestId, change: ListChange) {
+        let request = match change {
+            ListChange::Add(member) => Request::ChangeMembers(MembersChange::Add(member)),
+            ListChange::Grow { member, bytes } => Request::ChangeMembers(MembersChange::Grow { member, bytes }),
+            ListChange::Remove(member) => Request::ChangeMembers(MembersChange::Remove(member)),
+            ListChange::TakeBack => Request::CancelMembersChange,
+        };
+        Self::submit(self, id, request);
+    }
 
     fn members(&self) -> Vec<MemberNow> {
-        vec![MemberNow { state: MemberState::InUse, alone: self.stats().dirty_blocks }]
+        let members = Self::members(self);
+        members.iter().map(|member| MemberNow { state: member.state, dirty: member.dirty_blocks }).collect()
     }
 
     fn exposed_blocks(&self) -> u64 {
-        0
+        Self::exposed_blocks(self)
     }
 
     fn told(&self) -> String {
@@ -180,9 +183,15 @@ impl UnderTest for Engine {
     }
 }
 
-impl Restored for Recovered {
+/// A pool that was read from several devices.
+struct Found {
+    recovered: Recovered,
+    places: Vec<Option<MemberId>>,
+}
+
+impl Restored for Found {
     fn objects(&self) -> Vec<Known> {
-        let known = Self::objects(self);
+        let known = self.recovered.objects();
         known
             .into_iter()
             .map(|found| Known {
@@ -198,94 +207,98 @@ impl Restored for Recovered {
     }
 
     fn reconcile(&mut self, object: ObjectId, found: Option<&OpenObject>) -> Verdict {
-        Self::reconcile(self, object, found)
+        self.recovered.reconcile(object, found)
     }
 
     fn ctime(&self, object: ObjectId) -> Option<i64> {
-        self.attributes(object).map(|seen| seen.ctime.0)
+        self.recovered.attributes(object).map(|seen| seen.ctime.0)
     }
 
     fn keep(&mut self, object: ObjectId, found: &OpenObject) {
-        Self::keep(self, object, found);
+        self.recovered.keep(object, found);
     }
 
     fn discard(&mut self, object: ObjectId) {
-        Self::discard(self, object);
+        self.recovered.discard(object);
     }
 
     fn adopt(&mut self, origin: OriginName) {
-        Self::adopt(self, origin);
+        self.recovered.adopt(origin);
     }
 
     fn booted(&mut self, boot: [u8; 16]) {
-        Self::booted(self, boot);
+        self.recovered.booted(boot);
     }
 
     fn clean_stop(&self) -> bool {
-        self.superblock().clean_stop
+        self.recovered.superblock().clean_stop
     }
 
     fn last_host_batch(&self) -> u64 {
-        Self::last_host_batch(self).0
+        self.recovered.last_host_batch().0
     }
 
     fn beyond_gap(&self) -> u64 {
-        Self::beyond_gap(self)
+        self.recovered.beyond_gap()
     }
 
     fn places(&self) -> Vec<Option<MemberId>> {
-        vec![Some(MemberId(0))]
+        self.places.clone()
     }
 
     fn members(&self) -> Vec<MemberState> {
-        self.superblock().members.iter().map(|(_, member)| member.state).collect()
+        self.recovered.superblock().members.iter().map(|(_, member)| member.state).collect()
     }
 
     fn list_generation(&self) -> u64 {
-        self.superblock().members.generation()
+        self.recovered.superblock().members.generation()
     }
 
     fn last_epoch(&self) -> u64 {
-        self.superblock().epoch.0
+        self.recovered.superblock().epoch.0
     }
 
     fn last_claim(&self) -> Drawn {
-        self.superblock().claim
+        self.recovered.superblock().claim
     }
 
     fn counter(&self) -> u64 {
-        self.superblock().counter
+        self.recovered.superblock().counter
     }
 
     fn epoch(&self) -> u64 {
-        Self::epoch(self).0
+        self.recovered.epoch().0
     }
 
     fn claim(&mut self, claim: Drawn) {
-        Self::claim(self, claim);
+        self.recovered.claim(claim);
     }
 
     fn survive_in(&mut self, second_tail: SecondTail) {
-        Self::survive_in(self, second_tail);
+        self.recovered.survive_in(second_tail);
     }
 
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn UnderTest> {
-        Box::new(self.into_engine(config, now))
+        Box::new(self.recovered.into_engine(config, now))
     }
 }
 
 impl Maker for Real {
     fn format(&self, scenario: &Scenario, mode: CacheMode) -> Result<Vec<(Address, Buf)>, String> {
-        let writes = format_pool(POOL, MemberName(POOL.0), scenario.geometry, None, mode);
-        let first = |(offset, data)| (Address { member: MemberId(0), offset }, data);
-        Ok(writes.into_iter().map(first).collect())
+        let Some(members) = scenario.list() else {
+            let writes = format_pool(POOL, MemberName(POOL.0), scenario.geometry, None, mode);
+            let first = |(offset, data)| (Address { member: MemberId(0), offset }, data);
+            return Ok(writes.into_iter().map(first).collect());
+        };
+        Ok(format_members(POOL, &members, scenario.geometry, None, mode))
     }
 
-    fn recover(&self, devices: &mut [Plugged<'_>], mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
-        let Some(Plugged { flash, bytes }) = devices.first_mut() else { return Err(Refusal("no device".into())) };
-        match recover_mutated(*flash, *bytes, mutation) {
-            Ok(recovered) => Ok(Box::new(recovered)),
-            Err(error) => Err(Refusal(format!("{error:?}"))),
-        }
+    fn recover(&self, devices: Vec<Device<'_>>, mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
+        let count = devices.len();
+        let refused = |error: RecoverError| Refusal(format!("{error:?}"));
+        let mut present = Present::muster(devices).map_err(refused)?;
+        let places = (0..count).map(|device| present.member_of(device)).collect();
+        let recovered = recover_members(&mut present, mutation).map_err(refused)?;
+        Ok(Box::new(Found { recovered, places }))
     }
 }

@@ -312,8 +312,12 @@ impl World {
             | Effect::OriginStamp { ticket, .. }
             | Effect::OriginSpace { ticket, .. }
             | Effect::PoolFailed { ticket }
+            | Effect::MembersChanged { ticket, .. }
             | Effect::OriginSeek { ticket, .. } => (*ticket, None),
         };
+        if let Effect::MembersChanged { generation, .. } = effect {
+            self.list_is_told(generation);
+        }
         self.check_order_of_origin(&effect)?;
         let most = if member.is_some() { self.flash_delay } else { self.origin_delay };
         let mut delay = 1000 + self.rng.below(most);
@@ -594,6 +598,16 @@ impl World {
                     Err(error) => Outcome::Failed(error),
                 })
             }
+            Effect::MembersChanged { generation, .. } => {
+                if self.origin_fails(2 * faults.origin_write) {
+                    if self.rng.chance(500) {
+                        self.marker.told(generation);
+                    }
+                    return failed(Errno::IO);
+                }
+                self.list_was_told(generation);
+                Ok(Outcome::Done)
+            }
             Effect::PoolFailed { .. } => {
                 if self.origin_fails(2 * faults.origin_write) {
                     self.disowned |= self.rng.chance(500);
@@ -711,6 +725,8 @@ impl World {
                     self.run_names(*request).ok();
                 }
                 Effect::PoolFailed { .. } => self.disowned |= rng.chance(500),
+                Effect::MembersChanged { generation, .. } if rng.chance(500) => self.marker.told(*generation),
+                Effect::MembersChanged { .. } => {}
                 Effect::OriginReserve { object, ranges, .. } => {
                     if let Ok(Ok(file)) = self.file(*object) {
                         self.origin.reserve_in_part(file, ranges, &mut rng);

@@ -65,7 +65,7 @@ impl World {
         let Some(core) = &self.core else { return true };
         let members = core.members();
         let of = |member: &MemberId| members.get(usize::from(member.0));
-        self.flash.member_of(device).as_ref().and_then(of).is_none_or(|member| member.alone > 0)
+        self.flash.member_of(device).as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
     }
 
     /// A member is lost, unless this history must keep it. Returns whether it is.
