@@ -131,6 +131,12 @@ impl Addresses {
         self.geometry.segments
     }
 
+    /// Whether the pool has had one member alone.
+    #[must_use]
+    pub const fn is_of_one_member(&self) -> bool {
+        self.members.len() == 1
+    }
+
     /// The home of a segment.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ use headpond_base::{Errno, Location, MemberId, Redundancy, SegmentId, Sequence, 
 use headpond_format::{Address, Member, SegmentState};
 
 use crate::log::Log;
+use crate::mutation::Mutation;
 
 impl Log {
     /// Sets how many members have each host batch, from the next segment on.
@@ -121,7 +122,9 @@ impl Log {
             self.health.fail();
             return;
         }
-        self.held.get_or_insert(durable);
+        if !Mutation::LossUntold.is_planted(self.mutation) {
+            self.held.get_or_insert(durable);
+        }
         self.leave_open_segments();
     }
 
@@ -150,6 +153,9 @@ impl Log {
     #[must_use]
     pub fn is_exposed(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(id);
+        if segment.copy.is_none() && Mutation::RebuildSkips.is_planted(self.mutation) {
+            return false;
+        }
         segment.dirty > 0 && (self.copies_that_work(id) < 2 || segment.copies_differ)
     }
 

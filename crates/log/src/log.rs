@@ -109,7 +109,7 @@ pub struct Log {
     durable_all: Sequence,
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
-    mutation: Option<Mutation>,
+    pub(crate) mutation: Option<Mutation>,
     pub(crate) health: Health,
     io: Vec<LogIo>,
 }
@@ -739,10 +739,14 @@ impl Log {
     /// # Panics
     /// When the write was not under way.
     pub fn wrote(&mut self, id: WriteId) {
+        let hasty = Mutation::OneCopySync.is_planted(self.mutation);
+        if hasty && !self.under_way.contains_key(&id) {
+            return;
+        }
         let write = self.under_way.get_mut(&id).expect("a write is completed once in each place");
         write.left -= 1;
         let UnderWay { segment, left } = *write;
-        if left > 0 {
+        if left > 0 && !hasty {
             return;
         }
         self.under_way.remove(&id);

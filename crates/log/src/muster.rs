@@ -11,6 +11,7 @@ use headpond_format::{
 };
 
 use crate::flash_read::{FlashRead, ScanError, damaged};
+use crate::mutation::Mutation;
 
 /// A device that a start was given.
 pub struct Device<'a> {
@@ -34,7 +35,15 @@ impl<'a> Present<'a> {
     ///
     /// # Errors
     /// [`ScanError`]: no device is of a pool, they are of different pools, or two were used without each other.
-    pub fn muster(mut devices: Vec<Device<'a>>) -> Result<Self, ScanError> {
+    pub fn muster(devices: Vec<Device<'a>>) -> Result<Self, ScanError> {
+        Self::muster_mutated(devices, None)
+    }
+
+    /// [`Self::muster`] with a planted bug, for tests of the tests.
+    ///
+    /// # Errors
+    /// As [`Self::muster`].
+    pub fn muster_mutated(mut devices: Vec<Device<'a>>, mutation: Option<Mutation>) -> Result<Self, ScanError> {
         let mut found = Vec::with_capacity(devices.len());
         let mut refusal = None;
         for device in &mut devices {
@@ -59,7 +68,9 @@ impl<'a> Present<'a> {
             let own = found.members.get(found.member);
             let listed = newest.members.get(found.member).filter(|listed| is_same(listed, own));
             match listed {
-                Some(listed) if listed.state != MemberState::Gone => {
+                Some(listed)
+                    if listed.state != MemberState::Gone || Mutation::BelieveOldMember.is_planted(mutation) =>
+                {
                     let place = &mut of_member[usize::from(found.member.0)];
                     if place.replace(index).is_some() {
                         return Err(ScanError::SameMember { device: index });

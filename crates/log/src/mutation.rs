@@ -32,9 +32,16 @@ pub enum Mutation {
     ChainBySegment,
     /// A range of zeros that went to the origin counts as clean with what was written into it meanwhile.
     CleanWrittenZeros,
-    /// A sync is answered when the first of several devices is done. This bug lies where syncs are carried out, not in
-    /// the log.
+    /// A sync is answered when the first of several members is done. The bug is in the engine, which asks for syncs.
     SyncOneDevice,
+    /// A write counts as completed when one of its two copies is.
+    OneCopySync,
+    /// A device that the list of members calls gone is believed.
+    BelieveOldMember,
+    /// What was written while a member was missing gets no second copy later.
+    RebuildSkips,
+    /// After a member is lost, the pool goes on without a list that says so.
+    LossUntold,
     /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the
     /// door.
     BelieveVolumes,
@@ -59,7 +66,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 18] = [
+    pub const ALL: [(&'static str, Self); 22] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -72,6 +79,10 @@ impl Mutation {
         ("sync-one-segment", Self::SyncOneSegment),
         ("chain-by-segment", Self::ChainBySegment),
         ("sync-one-device", Self::SyncOneDevice),
+        ("one-copy-sync", Self::OneCopySync),
+        ("believe-old-member", Self::BelieveOldMember),
+        ("rebuild-skips", Self::RebuildSkips),
+        ("loss-untold", Self::LossUntold),
         ("clean-written-zeros", Self::CleanWrittenZeros),
         ("believe-volumes", Self::BelieveVolumes),
         ("publish-late", Self::PublishLate),

@@ -127,7 +127,9 @@ impl Segments {
     #[must_use]
     pub fn row(&self, id: SegmentId) -> SegmentRow {
         let Segment { generation, state, stream, .. } = *self.get(id);
-        SegmentRow { generation, state, stream, layout: Some(self.layout(id)) }
+        // In a pool of one device a free segment's home follows from its number.
+        let known = state == SegmentState::Free && self.addresses.is_of_one_member();
+        SegmentRow { generation, state, stream, layout: (!known).then(|| self.layout(id)) }
     }
 
     /// Where a segment lies; of a free one, its home.

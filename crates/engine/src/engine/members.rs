@@ -3,6 +3,7 @@
 
 use headpond_base::{Errno, MemberId, Redundancy};
 use headpond_format::{MemberState, Members};
+use headpond_log::Mutation;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
@@ -33,7 +34,8 @@ impl Engine {
     /// A member refused a write or a sync.
     pub(crate) fn member_refused(&mut self, member: MemberId, errno: Errno) {
         self.store.refused(member, errno);
-        if self.store.takes_writes() && !self.store.log().works(member) {
+        let untold = Mutation::LossUntold.is_planted(self.config.mutation);
+        if self.store.takes_writes() && !self.store.log().works(member) && !untold {
             self.membership.lose(member);
         }
     }

@@ -473,6 +473,10 @@ impl Engine {
             match io {
                 LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
                 LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.synced(),
+                LogIo::Sync if Mutation::SyncOneDevice.is_planted(self.config.mutation) => {
+                    let first = self.store.log().working();
+                    self.outbox.sync_flash(Purpose::LogSync, &first[..1]);
+                }
                 LogIo::Sync => self.sync_all_members(Purpose::LogSync),
                 LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }
