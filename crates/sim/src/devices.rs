@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use headpond_base::{Buf, Errno, MemberId};
-use headpond_engine::FlashRead;
+use headpond_engine::{FlashRead, newest_superblock};
 use headpond_format::Address;
 
 use crate::flash::{Cut, SimFlash, WriteFate};
@@ -113,9 +113,10 @@ impl Devices {
         self.members.iter().find(|(_, of)| **of == device).map(|(member, _)| *member)
     }
 
-    /// The devices that a start is given.
+    /// The devices that a start is given: those that say which pool they belong to.
     pub(crate) fn here(&self) -> Vec<usize> {
-        (0..self.all.len()).filter(|index| !self.all[*index].is_away()).collect()
+        let says = |device: &Device| newest_superblock(&mut AsIs(&device.flash), device.flash.bytes()).is_ok();
+        (0..self.all.len()).filter(|index| !self.all[*index].is_away() && says(&self.all[*index])).collect()
     }
 
     /// The devices that are away, and might come back.
