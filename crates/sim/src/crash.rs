@@ -432,7 +432,7 @@ impl Sim<'_> {
         }
         let mut here = self.world.flash.here();
         let first = loop {
-            match self.recover_from(&here) {
+            match self.recover_from(&here).and_then(|found| self.judged(found)) {
                 Ok(first) => break first,
                 Err(why) if self.brings_back_missing(&why) => here = self.world.flash.here(),
                 Err(why) => return self.no_recovery(&why),

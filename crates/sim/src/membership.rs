@@ -212,7 +212,13 @@ impl Sim<'_> {
         self.world.trace(|| format!("device {device} vanished during recovery: {:?}", result.as_ref().err()));
         self.world.flash.vanish(device, &mut self.deaths);
         self.roster.given = here;
-        result.ok()
+        result.and_then(|found| self.judged(found)).ok()
+    }
+
+    /// The pool, if it is the one that the origin waits for.
+    pub(crate) fn judged(&self, found: Box<dyn Restored>) -> Result<Box<dyn Restored>, Refusal> {
+        let judged = if self.options.members { self.world.marker.judge(&*found) } else { Ok(()) };
+        judged.map(|()| found).map_err(Refusal)
     }
 
     /// What a start found of the members.
@@ -240,7 +246,7 @@ impl Sim<'_> {
         if self.world.losses.lost.is_some_and(|lost| self.world.flash.member_of(lost).is_some()) {
             self.world.losses.lost = None;
         }
-        self.world.marker.judge(restored).map_err(|why| format!("the pool that the origin waits for is refused: {why}"))
+        Ok(())
     }
 
     /// A device that the pool went on without, alone: it must not pass for the pool.
