@@ -565,8 +565,9 @@ fn select(store: &Store, bare: bool) -> Selection {
     let room = all - all / MAP_SPARE;
     // As they are, all blocks that lie on flash fit, each in a chunk of its own; extents of zeros, which take less,
     // come on top.
-    let plain =
-        store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= store.log().geometry().data_blocks();
+    // A pool that has grown may have more blocks than its areas were made for.
+    let blocks = store.log().geometry().data_blocks().min(store.log().geometry().map_slots_sure());
+    let plain = store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= blocks;
     if plain || store.sums().cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
         return ample;
     }

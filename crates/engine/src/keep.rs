@@ -115,7 +115,9 @@ impl Keep {
         let blocks = store.dirty_room();
         // What is pinned stays: dirty data has the rest of what the pool can keep.
         let beside_pins = (blocks * KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks(store));
-        (blocks * percent.min(75) / 100).min(beside_pins).max(1)
+        // A pool that has grown beyond its checkpoint areas: what is dirty must fit there.
+        let in_checkpoint = store.log().geometry().map_slots_sure() * 7 / 8;
+        (blocks * percent.min(75) / 100).min(beside_pins).min(in_checkpoint).max(1)
     }
 
     /// The classes that blocks have before they are written to; none of any, where no class has a limit.

@@ -29,6 +29,13 @@ pub enum MembersChange {
         /// Bytes of its device that the pool uses from now on.
         bytes: u64,
     },
+    /// The last slots of a member are emptied, and then given back.
+    Shrink {
+        /// The member.
+        member: MemberId,
+        /// Bytes of its device that the pool uses from then on.
+        bytes: u64,
+    },
     /// A member is emptied, and then gone. What is dirty on it moves to others.
     Remove(MemberId),
 }

@@ -165,7 +165,7 @@ impl Log {
     pub fn is_weak(&self, id: SegmentId) -> bool {
         let is_emptied = |keeper: SegmentId| {
             let member = self.segments.addresses().home(keeper).member;
-            self.health.works(member) && !self.segments.takes_new(member)
+            self.health.works(member) && !self.segments.is_open_slot(keeper)
         };
         let segment = self.segments.get(id);
         let alone = self.mirrors() && self.is_exposed(id) && self.works_somewhere(id);
@@ -220,20 +220,19 @@ impl Log {
         self.held.unwrap_or(self.durable)
     }
 
-    /// A member takes no new segments any more.
-    pub fn empty_member(&mut self, member: MemberId) {
+    /// A member takes no new segments any more but in its first `slots` slots.
+    pub fn empty_member(&mut self, member: MemberId, slots: u32) {
         self.may_have_weak = true;
-        self.segments.take_none_on(member);
-        self.leave_open_segments_on(member);
+        self.segments.admit(member, slots);
+        self.leave_closed_slots();
     }
 
-    /// Seals what is open on a member.
-    fn leave_open_segments_on(&mut self, member: MemberId) {
+    /// Seals what is open in slots that take no new segments.
+    fn leave_closed_slots(&mut self) {
         for stream in Stream::ALL {
             self.close(stream);
             for open in self.open.take_all(stream) {
-                let is_on = |keeper: SegmentId| self.segments.addresses().home(keeper).member == member;
-                if self.segments.keepers(open.id).any(is_on) {
+                if !self.segments.keepers(open.id).all(|keeper| self.segments.is_open_slot(keeper)) {
                     self.seal(&open);
                 } else {
                     self.open.put(open);
@@ -242,25 +241,29 @@ impl Log {
         }
     }
 
+    /// Bytes of all members.
+    pub const fn set_pool_bytes(&mut self, bytes: u64) {
+        self.geometry.pool_bytes = bytes;
+    }
+
     /// A member has new slots, or is new itself. They are the homes of new segments, which [`Log::admit`] opens to use.
     pub fn extend(&mut self, id: MemberId, member: &Member) {
         self.health.add(id);
         self.several |= self.health.working().len() > 1;
         self.segments.extend(id, member);
         self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");
-        self.geometry.pool_bytes += member.bytes;
     }
 
-    /// A checkpoint with all segments of a member counts: they may be opened.
-    pub fn admit(&mut self, member: MemberId) {
+    /// A checkpoint with all segments of a member counts: those in its first `slots` slots may be opened.
+    pub fn admit(&mut self, member: MemberId, slots: u32) {
         self.may_have_weak |= self.several;
-        self.segments.admit(member);
+        self.segments.admit(member, slots);
     }
 
-    /// Whether a member holds no segment that is in use, nor one that waits to be free.
+    /// Whether the slots of a member from `first` on hold no segment that is in use, nor one that waits to be free.
     #[must_use]
-    pub fn is_empty(&self, member: MemberId) -> bool {
-        self.segments.hold_nothing(member)
+    pub fn is_empty(&self, member: MemberId, first: u32) -> bool {
+        self.segments.hold_nothing(member, first)
     }
 
     /// A member that holds nothing leaves the pool: nothing is written to it any more.
