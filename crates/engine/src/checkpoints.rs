@@ -135,6 +135,8 @@ pub(crate) struct Of<'a> {
     pub(crate) stopping: bool,
     /// Segments that should be free: while there are fewer, one is written for those that wait for it.
     pub(crate) free_wanted: usize,
+    /// Some slots are to be emptied, and wait for segments to be free.
+    pub(crate) empties: bool,
     /// The list of members that is wanted.
     pub(crate) list: &'a Members,
 }
@@ -262,7 +264,7 @@ impl Checkpoints {
         let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
-        long || waited_for && of.store.log().free_segments() < of.free_wanted
+        long || waited_for && (of.empties || of.store.log().free_segments() < of.free_wanted)
     }
 
     /// Packs records as the settings say, as soon as the superblock allows it.

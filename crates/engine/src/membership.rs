@@ -94,6 +94,11 @@ impl Membership {
         !self.is_settled() || self.asked.is_none() && !self.empties
     }
 
+    /// Whether slots are to be emptied: of a member that is to go, or that is to be smaller.
+    pub(crate) fn empties(&self) -> bool {
+        self.empties || matches!(self.asked(), Some(MembersChange::Shrink { .. }))
+    }
+
     /// Whether all that is wanted counts.
     pub(crate) fn is_settled(&self) -> bool {
         self.stage == Stage::Settled

@@ -116,12 +116,12 @@ impl Log {
         if !self.health.refused(member, errno) || !self.takes_writes() {
             return;
         }
-        self.segments.take_none_on(member);
-        self.may_have_weak = true;
         if self.redundancy == Redundancy::None || !self.host_batches_have_members() {
             self.health.fail();
             return;
         }
+        self.segments.take_none_on(member);
+        self.may_have_weak = true;
         if !Mutation::LossUntold.is_planted(self.mutation) {
             self.held.get_or_insert(durable);
         }
@@ -131,7 +131,7 @@ impl Log {
     /// Whether each host batch that is not durable, and each open host segment, has a member that works.
     fn host_batches_have_members(&self) -> bool {
         let has = |id: SegmentId| self.works_somewhere(id);
-        let open = self.open.all().filter(|open| open.stream == Stream::Host).map(|open| open.id);
+        let open = self.open_of(Stream::Host);
         let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
         !self.health.working().is_empty() && open.chain(unsynced).all(has)
@@ -188,14 +188,16 @@ impl Log {
             self.seal(&open);
         }
         for stream in [Stream::Hot, Stream::Cold] {
-            for open in self.open.take_all(stream) {
-                if self.works_somewhere(open.id) {
-                    self.open.put(open);
-                } else {
-                    self.segments.get_mut(open.id).state = SegmentState::Sealed;
-                }
+            let lost: Vec<SegmentId> = self.open_of(stream).filter(|id| !self.works_somewhere(*id)).collect();
+            for open in self.open.take_these(stream, &lost) {
+                self.segments.get_mut(open.id).state = SegmentState::Sealed;
             }
         }
+    }
+
+    /// The open segments of a stream.
+    fn open_of(&self, stream: Stream) -> impl Iterator<Item = SegmentId> {
+        self.open.all().filter(move |open| open.stream == stream).map(|open| open.id)
     }
 
     /// Whether a loss waits for its list.
@@ -231,12 +233,11 @@ impl Log {
     fn leave_closed_slots(&mut self) {
         for stream in Stream::ALL {
             self.close(stream);
-            for open in self.open.take_all(stream) {
-                if !self.segments.keepers(open.id).all(|keeper| self.segments.is_open_slot(keeper)) {
-                    self.seal(&open);
-                } else {
-                    self.open.put(open);
-                }
+            let is_closed =
+                |id: &SegmentId| !self.segments.keepers(*id).all(|keeper| self.segments.is_open_slot(keeper));
+            let closed: Vec<SegmentId> = self.open_of(stream).filter(is_closed).collect();
+            for open in self.open.take_these(stream, &closed) {
+                self.seal(&open);
             }
         }
     }

@@ -78,7 +78,7 @@ fn scan_from(
         && missing.len() >= usize::from(superblock.host_copies)
     {
         // It may have host batches that no other has, and that nothing else tells of.
-        return Err(ScanError::MissingMember { member: *member, dirty_blocks: superblock.dirty_blocks });
+        return Err(ScanError::MissingAfterCrash { member: *member });
     }
     let mut checkpoint = any_checkpoint(present, &superblock)?;
     let head = checkpoint.head;

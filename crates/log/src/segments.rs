@@ -140,7 +140,7 @@ impl Segments {
     /// Where a segment lies; of a free one, its home.
     pub(crate) fn layout(&self, id: SegmentId) -> Layout {
         let home = self.addresses.home(id);
-        match self.get(id).copy {
+        match self.get(id).copy.filter(|_| self.get(id).state != SegmentState::Free) {
             Some(copy) => Layout::Mirror([home, self.addresses.home(copy)]),
             None => Layout::Single(home),
         }

@@ -64,6 +64,7 @@ impl Engine {
         let failed = matches!(outcome, Outcome::Failed(_));
         if self.membership.told(generation, failed, self.now) {
             self.store.go_on_without_lost_members();
+            self.size_changed();
         }
     }
 
@@ -212,6 +213,7 @@ impl Engine {
             }
             Some(MembersChange::Remove(_)) => {}
         }
+        self.size_changed();
         if let Some(request) = self.membership.take_asked() {
             self.answer(request, Reply::Done);
         }
