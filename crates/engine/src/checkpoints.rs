@@ -135,6 +135,8 @@ pub(crate) struct Of<'a> {
     pub(crate) stopping: bool,
     /// Segments that should be free: while there are fewer, one is written for those that wait for it.
     pub(crate) free_wanted: usize,
+    /// Some slots are to be emptied, and wait for segments to be free.
+    pub(crate) empties: bool,
     /// The list of members that is wanted.
     pub(crate) list: &'a Members,
 }
@@ -262,7 +264,7 @@ impl Checkpoints {
         let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
-        long || waited_for && of.store.log().free_segments() < of.free_wanted
+        long || waited_for && (of.empties || of.store.log().free_segments() < of.free_wanted)
     }
 
     /// Packs records as the settings say, as soon as the superblock allows it.
@@ -565,8 +567,9 @@ fn select(store: &Store, bare: bool) -> Selection {
     let room = all - all / MAP_SPARE;
     // As they are, all blocks that lie on flash fit, each in a chunk of its own; extents of zeros, which take less,
     // come on top.
-    let plain =
-        store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= store.log().geometry().data_blocks();
+    // A pool that has grown may have more blocks than its areas were made for.
+    let blocks = store.log().geometry().data_blocks().min(store.log().geometry().map_slots_sure());
+    let plain = store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= blocks;
     if plain || store.sums().cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
         return ample;
     }

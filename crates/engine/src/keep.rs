@@ -72,16 +72,22 @@ pub(crate) struct Keep {
 impl Keep {
     /// `usable` blocks are those of segments that are not held free.
     pub(crate) fn new(config: &Config, data_blocks: u64, usable: u64, now: Nanos) -> Self {
-        let capacity = (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16);
+        let capacity = capacity(data_blocks, usable);
         let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
             cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
             quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
             budget: FlashBudget::new(config.flash_write_limit, now),
             plain: capacity,
-            unasked_most: (blocks / UNASKED_SHARE).min(UNASKED_MAX),
+            unasked_most: unasked_most(capacity),
             learn_from: Some((ObjectId(0), Block(0))),
         }
+    }
+
+    /// The pool has another size now.
+    pub(crate) fn resize(&mut self, data_blocks: u64, usable: u64) {
+        self.plain = capacity(data_blocks, usable);
+        self.unasked_most = unasked_most(self.plain);
     }
 
     pub(crate) fn tick(&mut self, now: Nanos) {
@@ -115,7 +121,9 @@ impl Keep {
         let blocks = store.dirty_room();
         // What is pinned stays: dirty data has the rest of what the pool can keep.
         let beside_pins = (blocks * KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks(store));
-        (blocks * percent.min(75) / 100).min(beside_pins).max(1)
+        // A pool that has grown beyond its checkpoint areas: what is dirty must fit there.
+        let in_checkpoint = store.log().geometry().map_slots_sure() * 7 / 8;
+        (blocks * percent.min(75) / 100).min(beside_pins).min(in_checkpoint).max(1)
     }
 
     /// The classes that blocks have before they are written to; none of any, where no class has a limit.
@@ -167,6 +175,16 @@ impl Keep {
     pub(crate) const fn is_learning(&self) -> bool {
         self.learn_from.is_some()
     }
+}
+
+/// Blocks that a pool keeps.
+fn capacity(data_blocks: u64, usable: u64) -> u64 {
+    (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16)
+}
+
+/// Blocks of so many kept ones that may wait in memory unasked.
+fn unasked_most(capacity: u64) -> usize {
+    (usize::try_from(capacity).unwrap_or(usize::MAX) / UNASKED_SHARE).min(UNASKED_MAX)
 }
 
 /// The pool, as a policy sees it.

@@ -29,6 +29,13 @@ pub enum MembersChange {
         /// Bytes of its device that the pool uses from now on.
         bytes: u64,
     },
+    /// The last slots of a member are emptied, and then given back.
+    Shrink {
+        /// The member.
+        member: MemberId,
+        /// Bytes of its device that the pool uses from then on.
+        bytes: u64,
+    },
     /// A member is emptied, and then gone. What is dirty on it moves to others.
     Remove(MemberId),
 }
@@ -85,6 +92,11 @@ impl Membership {
     /// Whether there is nothing to be done, or a step is under way.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_settled() || self.asked.is_none() && !self.empties
+    }
+
+    /// Whether slots are to be emptied: of a member that is to go, or that is to be smaller.
+    pub(crate) fn empties(&self) -> bool {
+        self.empties || matches!(self.asked(), Some(MembersChange::Shrink { .. }))
     }
 
     /// Whether all that is wanted counts.

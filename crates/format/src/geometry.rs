@@ -112,7 +112,7 @@ impl Geometry {
                 return Err(GeometryError::TooSmall(*bytes));
             }
             let slots = u32::try_from(slots).map_err(|_| GeometryError::TooLarge(*bytes))?;
-            members.push(Member { name: *name, state: MemberState::InUse, slots, bytes: *bytes, start });
+            members.push(Member { name: *name, state: MemberState::InUse, slots, used: slots, bytes: *bytes, start });
         }
         let segments = members.iter().map(|member| member.slots).sum();
         Ok((Self { segments, ..all }, members))
@@ -125,6 +125,7 @@ impl Geometry {
             name,
             state: MemberState::InUse,
             slots: self.segments,
+            used: self.segments,
             bytes: self.pool_bytes,
             start: self.segments_start,
         }
@@ -189,6 +190,12 @@ impl Geometry {
         let room = self.area_bytes.saturating_sub(heads + self.object_bytes());
         // A pool that has grown has more blocks than its areas were made for.
         (self.pool_bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK).min(room)
+    }
+
+    /// Map slots that a checkpoint has room for, wherever they are.
+    #[must_use]
+    pub fn map_slots_sure(&self) -> u64 {
+        self.map_bytes() / CHECKPOINT_BYTES_A_BLOCK
     }
 
     /// Blocks of the largest record in this pool: a segment also takes its head, a batch head and a footer. Less than

@@ -39,8 +39,10 @@ pub struct Member {
     pub name: MemberName,
     /// Its state in the pool.
     pub state: MemberState,
-    /// How many runs of a segment's size it has.
+    /// How many runs of a segment's size it has, or has had: each is the home of a segment for good.
     pub slots: u32,
+    /// How many of them, from the first, lie on the device. What lay behind them was given back.
+    pub used: u32,
     /// Bytes of the device that the pool uses.
     pub bytes: u64,
     /// The first byte of its first slot.
@@ -63,7 +65,9 @@ pub(crate) struct RawMember {
     slots: U32,
     bytes: U64,
     start: U64,
-    more: [u8; 24],
+    /// Slots that were given back.
+    given_back: U32,
+    more: [u8; 20],
 }
 
 const _: () = assert!(size_of::<RawMember>() == 64);
@@ -120,16 +124,15 @@ impl Members {
         Some((Self { generation: self.generation + 1, rows }, id))
     }
 
-    /// The list with more room on one member.
+    /// The list with so many slots in use on one member, of a device of so many bytes.
     ///
     /// # Panics
-    /// When the pool never had this member, or it loses room.
+    /// When the pool never had this member.
     #[must_use]
-    pub fn with_room(&self, id: MemberId, slots: u32, bytes: u64) -> Self {
+    pub fn with_room(&self, id: MemberId, used: u32, bytes: u64) -> Self {
         let mut rows = self.rows.clone();
         let row = &mut rows[usize::from(id.0)];
-        assert!(slots >= row.slots, "slots are homes for good");
-        (row.slots, row.bytes) = (slots, bytes);
+        (row.slots, row.used, row.bytes) = (row.slots.max(used), used, bytes);
         Self { generation: self.generation + 1, rows }
     }
 
@@ -152,6 +155,7 @@ impl Members {
             raw.slots = member.slots.into();
             raw.bytes = member.bytes.into();
             raw.start = member.start.into();
+            raw.given_back = (member.slots - member.used).into();
         }
         raw
     }
@@ -174,17 +178,17 @@ impl Members {
                 _ => return Err(senseless("unknown state of a member")),
             };
             let (slots, bytes, start) = (raw.slots.get(), raw.bytes.get(), raw.start.get());
-            let taken = u64::from(slots) * u64::from(segment_bytes);
-            let fits = slots > 0
-                && start.is_multiple_of(BLOCK_U64)
-                && start.checked_add(taken).is_some_and(|end| end <= bytes);
+            let used = slots.checked_sub(raw.given_back.get()).ok_or(senseless("more given back than there was"))?;
+            let taken = u64::from(used) * u64::from(segment_bytes);
+            let fits =
+                used > 0 && start.is_multiple_of(BLOCK_U64) && start.checked_add(taken).is_some_and(|end| end <= bytes);
             if !fits {
                 return Err(senseless("segments that do not fit their device"));
             }
             if rows.iter().any(|other: &Member| other.name.0 == raw.name) {
                 return Err(senseless("one device twice"));
             }
-            rows.push(Member { name: MemberName(raw.name), state, slots, bytes, start });
+            rows.push(Member { name: MemberName(raw.name), state, slots, used, bytes, start });
         }
         Ok(Self { generation: counted_from_one(WHAT, generation)?, rows })
     }
@@ -195,7 +199,14 @@ mod tests {
     use super::*;
 
     fn member(name: u8) -> Member {
-        Member { name: MemberName([name; 16]), state: MemberState::InUse, slots: 100, bytes: 1 << 30, start: 1 << 20 }
+        Member {
+            name: MemberName([name; 16]),
+            state: MemberState::InUse,
+            slots: 100,
+            used: 100,
+            bytes: 1 << 30,
+            start: 1 << 20,
+        }
     }
 
     fn read(members: &Members) -> Result<Members, Damage> {
@@ -235,8 +246,8 @@ mod tests {
         assert!(refused(&Members { generation: 0, rows: vec![member(1)] }), "no generation");
         assert!(refused(&Members { generation: 1, rows: Vec::new() }), "no member");
         assert!(refused(&Members { generation: 1, rows: vec![member(1), member(1)] }), "one device twice");
-        assert!(refused(&Members::first(Member { slots: 0, ..member(1) })), "no room");
-        assert!(refused(&Members::first(Member { slots: 1000, ..member(1) })), "more than the device has");
+        assert!(refused(&Members::first(Member { slots: 0, used: 0, ..member(1) })), "no room");
+        assert!(refused(&Members::first(Member { slots: 1000, used: 1000, ..member(1) })), "more than the device has");
         assert!(refused(&Members::first(Member { start: !4095, ..member(1) })), "an overflow");
         assert!(refused(&Members::first(Member { start: 5, ..member(1) })), "in the middle of a block");
     }

@@ -342,6 +342,7 @@ mod tests {
             bytes: 4 << 30,
             start: 96 << 20,
             slots: 1900,
+            used: 1900,
             ..*first.members.get(first.member).unwrap()
         };
         let (members, id) = first.members.with(other).unwrap();

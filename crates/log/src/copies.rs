@@ -116,12 +116,12 @@ impl Log {
         if !self.health.refused(member, errno) || !self.takes_writes() {
             return;
         }
-        self.segments.take_none_on(member);
-        self.may_have_weak = true;
         if self.redundancy == Redundancy::None || !self.host_batches_have_members() {
             self.health.fail();
             return;
         }
+        self.segments.take_none_on(member);
+        self.may_have_weak = true;
         if !Mutation::LossUntold.is_planted(self.mutation) {
             self.held.get_or_insert(durable);
         }
@@ -131,7 +131,7 @@ impl Log {
     /// Whether each host batch that is not durable, and each open host segment, has a member that works.
     fn host_batches_have_members(&self) -> bool {
         let has = |id: SegmentId| self.works_somewhere(id);
-        let open = self.open.all().filter(|open| open.stream == Stream::Host).map(|open| open.id);
+        let open = self.open_of(Stream::Host);
         let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
         !self.health.working().is_empty() && open.chain(unsynced).all(has)
@@ -165,7 +165,7 @@ impl Log {
     pub fn is_weak(&self, id: SegmentId) -> bool {
         let is_emptied = |keeper: SegmentId| {
             let member = self.segments.addresses().home(keeper).member;
-            self.health.works(member) && !self.segments.takes_new(member)
+            self.health.works(member) && !self.segments.is_open_slot(keeper)
         };
         let segment = self.segments.get(id);
         let alone = self.mirrors() && self.is_exposed(id) && self.works_somewhere(id);
@@ -188,14 +188,16 @@ impl Log {
             self.seal(&open);
         }
         for stream in [Stream::Hot, Stream::Cold] {
-            for open in self.open.take_all(stream) {
-                if self.works_somewhere(open.id) {
-                    self.open.put(open);
-                } else {
-                    self.segments.get_mut(open.id).state = SegmentState::Sealed;
-                }
+            let lost: Vec<SegmentId> = self.open_of(stream).filter(|id| !self.works_somewhere(*id)).collect();
+            for open in self.open.take_these(stream, &lost) {
+                self.segments.get_mut(open.id).state = SegmentState::Sealed;
             }
         }
+    }
+
+    /// The open segments of a stream.
+    fn open_of(&self, stream: Stream) -> impl Iterator<Item = SegmentId> {
+        self.open.all().filter(move |open| open.stream == stream).map(|open| open.id)
     }
 
     /// Whether a loss waits for its list.
@@ -220,26 +222,29 @@ impl Log {
         self.held.unwrap_or(self.durable)
     }
 
-    /// A member takes no new segments any more.
-    pub fn empty_member(&mut self, member: MemberId) {
+    /// A member takes no new segments any more but in its first `slots` slots.
+    pub fn empty_member(&mut self, member: MemberId, slots: u32) {
         self.may_have_weak = true;
-        self.segments.take_none_on(member);
-        self.leave_open_segments_on(member);
+        self.segments.admit(member, slots);
+        self.leave_closed_slots();
     }
 
-    /// Seals what is open on a member.
-    fn leave_open_segments_on(&mut self, member: MemberId) {
+    /// Seals what is open in slots that take no new segments.
+    fn leave_closed_slots(&mut self) {
         for stream in Stream::ALL {
             self.close(stream);
-            for open in self.open.take_all(stream) {
-                let is_on = |keeper: SegmentId| self.segments.addresses().home(keeper).member == member;
-                if self.segments.keepers(open.id).any(is_on) {
-                    self.seal(&open);
-                } else {
-                    self.open.put(open);
-                }
+            let is_closed =
+                |id: &SegmentId| !self.segments.keepers(*id).all(|keeper| self.segments.is_open_slot(keeper));
+            let closed: Vec<SegmentId> = self.open_of(stream).filter(is_closed).collect();
+            for open in self.open.take_these(stream, &closed) {
+                self.seal(&open);
             }
         }
+    }
+
+    /// Bytes of all members.
+    pub const fn set_pool_bytes(&mut self, bytes: u64) {
+        self.geometry.pool_bytes = bytes;
     }
 
     /// A member has new slots, or is new itself. They are the homes of new segments, which [`Log::admit`] opens to use.
@@ -248,19 +253,18 @@ impl Log {
         self.several |= self.health.working().len() > 1;
         self.segments.extend(id, member);
         self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");
-        self.geometry.pool_bytes += member.bytes;
     }
 
-    /// A checkpoint with all segments of a member counts: they may be opened.
-    pub fn admit(&mut self, member: MemberId) {
+    /// A checkpoint with all segments of a member counts: those in its first `slots` slots may be opened.
+    pub fn admit(&mut self, member: MemberId, slots: u32) {
         self.may_have_weak |= self.several;
-        self.segments.admit(member);
+        self.segments.admit(member, slots);
     }
 
-    /// Whether a member holds no segment that is in use, nor one that waits to be free.
+    /// Whether the slots of a member from `first` on hold no segment that is in use, nor one that waits to be free.
     #[must_use]
-    pub fn is_empty(&self, member: MemberId) -> bool {
-        self.segments.hold_nothing(member)
+    pub fn is_empty(&self, member: MemberId, first: u32) -> bool {
+        self.segments.hold_nothing(member, first)
     }
 
     /// A member that holds nothing leaves the pool: nothing is written to it any more.

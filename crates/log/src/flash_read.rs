@@ -54,6 +54,14 @@ pub enum ScanError {
         /// Its place among the devices given, from 0.
         device: usize,
     },
+    /// A member is not here, the pool was not left in order, and its host batches may have no other copy.
+    #[error(
+        "member {} of the pool is not here, and after the crash it may have writes that no other member has", member.0
+    )]
+    MissingAfterCrash {
+        /// The member.
+        member: MemberId,
+    },
     /// A member is not here, and has data that no other has.
     #[error("member {} of the pool is not here, and {dirty_blocks} blocks that the origin lacks are on it alone", member.0)]
     MissingMember {

@@ -201,7 +201,7 @@ pub fn newest_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result
     let superblock = best.ok_or(worst)?;
     let own = superblock.members.get(superblock.member);
     let segment_bytes = u64::from(superblock.geometry.segment_bytes);
-    let wanted = own.map_or(0, |own| own.start + u64::from(own.slots) * segment_bytes);
+    let wanted = own.map_or(0, |own| own.start + u64::from(own.used) * segment_bytes);
     if wanted > device_bytes {
         return Err(ScanError::CutShort { wanted, found: device_bytes });
     }

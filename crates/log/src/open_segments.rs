@@ -6,7 +6,7 @@
 //!   segment has an open batch.
 //! - Each other stream has one open segment.
 
-use headpond_base::Stream;
+use headpond_base::{SegmentId, Stream};
 
 use crate::open::OpenSegment;
 
@@ -107,6 +107,12 @@ impl OpenSegments {
     pub(crate) fn take(&mut self, stream: Stream) -> Option<OpenSegment> {
         let Rotation { places, current } = self.of_mut(stream);
         places[*current].take()
+    }
+
+    /// Removes those segments of a stream that are on the list. The caller seals them.
+    pub(crate) fn take_these(&mut self, stream: Stream, ids: &[SegmentId]) -> Vec<OpenSegment> {
+        let places = self.of_mut(stream).places.iter_mut();
+        places.filter_map(|place| place.take_if(|open| ids.contains(&open.id))).collect()
     }
 
     /// Removes all segments of a stream. The caller seals them.

@@ -2,7 +2,7 @@
 //!
 //! The scan writes nothing, so you can interrupt and repeat it with the same result.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, MemberId, SegmentId};
+use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, SegmentId};
 use headpond_format::{
     Addresses, BLOCK_UNITS, Damage, Entry, Geometry, MemberState, SUPERBLOCK_SLOTS, SegmentHead, SegmentState,
     Superblock, decode_checkpoint_head, decode_superblock,
@@ -78,7 +78,7 @@ fn scan_from(
         && missing.len() >= usize::from(superblock.host_copies)
     {
         // It may have host batches that no other has, and that nothing else tells of.
-        return Err(ScanError::MissingMember { member: *member, dirty_blocks: superblock.dirty_blocks });
+        return Err(ScanError::MissingAfterCrash { member: *member });
     }
     let mut checkpoint = any_checkpoint(present, &superblock)?;
     let head = checkpoint.head;
@@ -137,15 +137,15 @@ fn scan_from(
         return Err(damaged("the log", offset, Damage::Senseless("the log", "numbers that nobody counts up to")));
     }
     let here = present.members();
-    let state = |member: MemberId| superblock.members.get(member).map(|member| member.state);
-    let in_use = |member: &MemberId| state(*member) == Some(MemberState::InUse);
+    let in_use = superblock.members.iter().filter(|(id, row)| row.state == MemberState::InUse && here.contains(id));
+    let take_new = in_use.map(|(id, row)| (id, row.used)).collect();
     Ok(Scanned {
         start: LogStart {
             pool: superblock.pool,
             geometry,
             addresses,
-            members: here.clone(),
-            take_new: here.into_iter().filter(in_use).collect(),
+            members: here,
+            take_new,
             several: superblock.members.given() > 1,
             owner: superblock.owner,
             epoch,

@@ -81,21 +81,21 @@ pub struct Segments {
     table: Vec<Segment>,
     /// Segments that can be opened, by the member where they are at home.
     free: Vec<VecDeque<SegmentId>>,
-    /// Members that take new segments.
-    takes_new: Vec<bool>,
-    /// Segments at home on those.
+    /// In how many slots each member takes new segments, from the first.
+    open_slots: Vec<u32>,
+    /// Segments at home in those.
     usable: usize,
     /// Emptied segments, each with the next sequence at that time.
     waiting: Vec<(SegmentId, Sequence)>,
 }
 
 impl Segments {
-    pub(crate) fn new(addresses: Addresses, table: Vec<Segment>, takes_new: &[MemberId]) -> Self {
-        let members = takes_new.iter().map(|member| usize::from(member.0) + 1).max().unwrap_or(0);
-        let takes_new = (0..members).map(|index| takes_new.iter().any(|member| usize::from(member.0) == index));
-        let takes_new: Vec<bool> = takes_new.collect();
-        let mut segments =
-            Self { addresses, table, free: vec![VecDeque::new(); members], takes_new, usable: 0, waiting: Vec::new() };
+    pub(crate) fn new(addresses: Addresses, table: Vec<Segment>, take_new: &[(MemberId, u32)]) -> Self {
+        let members = take_new.iter().map(|(member, _)| usize::from(member.0) + 1).max().unwrap_or(0);
+        let mut open_slots = vec![0; members];
+        take_new.iter().for_each(|(member, slots)| open_slots[usize::from(member.0)] = *slots);
+        let free = vec![VecDeque::new(); members];
+        let mut segments = Self { addresses, table, free, open_slots, usable: 0, waiting: Vec::new() };
         segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
@@ -106,12 +106,17 @@ impl Segments {
         segments
     }
 
-    /// A segment can be opened from now on, unless its member takes none.
+    /// A segment can be opened from now on, unless its member takes none there.
     fn make_free(&mut self, id: SegmentId) {
-        let member = usize::from(self.addresses.home(id).member.0);
-        if self.takes_new.get(member).is_some_and(|takes| *takes) {
-            self.free[member].push_back(id);
+        if self.is_open_slot(id) {
+            self.free[usize::from(self.addresses.home(id).member.0)].push_back(id);
         }
+    }
+
+    /// Whether a member takes new segments where this one is at home.
+    pub(crate) fn is_open_slot(&self, id: SegmentId) -> bool {
+        let home = self.addresses.home(id);
+        self.open_slots.get(usize::from(home.member.0)).is_some_and(|slots| home.slot < *slots)
     }
 
     /// The homes of the segments.
@@ -135,7 +140,7 @@ impl Segments {
     /// Where a segment lies; of a free one, its home.
     pub(crate) fn layout(&self, id: SegmentId) -> Layout {
         let home = self.addresses.home(id);
-        match self.get(id).copy {
+        match self.get(id).copy.filter(|_| self.get(id).state != SegmentState::Free) {
             Some(copy) => Layout::Mirror([home, self.addresses.home(copy)]),
             None => Layout::Single(home),
         }
@@ -154,51 +159,48 @@ impl Segments {
 
     /// A member takes no new segments any more.
     pub(crate) fn take_none_on(&mut self, member: MemberId) {
-        let index = usize::from(member.0);
-        if let Some(takes) = self.takes_new.get_mut(index) {
-            *takes = false;
-            self.free[index].clear();
+        if usize::from(member.0) < self.open_slots.len() {
+            self.admit(member, 0);
         }
-        self.count_usable();
     }
 
     /// The members that take new segments.
     pub(crate) fn members_that_take(&self) -> impl Iterator<Item = MemberId> {
-        (0..).map(MemberId).zip(&self.takes_new).filter(|(_, takes)| **takes).map(|(member, _)| member)
-    }
-
-    /// Whether a member takes new segments.
-    pub(crate) fn takes_new(&self, member: MemberId) -> bool {
-        self.takes_new.get(usize::from(member.0)) == Some(&true)
+        (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0).map(|(member, _)| member)
     }
 
     /// New slots of a member, which may be new: each is the home of a new segment, which is free once the member is
     /// admitted.
     pub(crate) fn extend(&mut self, id: MemberId, member: &Member) {
         let index = usize::from(id.0);
-        if index >= self.takes_new.len() {
-            self.takes_new.resize(index + 1, false);
+        if index >= self.open_slots.len() {
+            self.open_slots.resize(index + 1, 0);
             self.free.resize(index + 1, VecDeque::new());
         }
         let segments = self.addresses.extend(id, member);
         self.table.resize(segments as usize, Segment::new(Generation(0), SegmentState::Free, Stream::Host));
     }
 
-    /// A member takes new segments: all that are free and at home there.
-    pub(crate) fn admit(&mut self, member: MemberId) {
+    /// A member takes new segments in its first `slots` slots: all that are free and at home there.
+    pub(crate) fn admit(&mut self, member: MemberId, slots: u32) {
         let index = usize::from(member.0);
-        self.takes_new[index] = true;
+        self.open_slots[index] = slots;
         let is_free = |(id, segment): &(SegmentId, &Segment)| {
-            let waits = self.waiting.iter().any(|(waiting, _)| waiting == id);
-            segment.state == SegmentState::Free && !segment.lent && !waits && self.addresses.home(*id).member == member
+            let home = self.addresses.home(*id);
+            let waits = || self.waiting.iter().any(|(waiting, _)| waiting == id);
+            let is_here = home.member == member && home.slot < slots;
+            is_here && segment.state == SegmentState::Free && !segment.lent && !waits()
         };
         self.free[index] = self.iter().filter(is_free).map(|(id, _)| id).collect();
         self.count_usable();
     }
 
-    /// Whether no segment with a place on a member is in use, or waits to be free.
-    pub(crate) fn hold_nothing(&self, member: MemberId) -> bool {
-        let is_there = |id: SegmentId| self.addresses.home(id).member == member;
+    /// Whether the slots of a member from `first` on hold no segment that is in use, nor one that waits to be free.
+    pub(crate) fn hold_nothing(&self, member: MemberId, first: u32) -> bool {
+        let is_there = |id: SegmentId| {
+            let home = self.addresses.home(id);
+            home.member == member && home.slot >= first
+        };
         !self
             .iter()
             .any(|(id, segment)| is_there(id) && (segment.home || segment.lent || segment.state != SegmentState::Free))
@@ -211,7 +213,7 @@ impl Segments {
     }
 
     fn count_usable(&mut self) {
-        self.usable = self.iter().filter(|(id, _)| self.takes_new(self.addresses.home(*id).member)).count();
+        self.usable = self.iter().filter(|(id, _)| self.is_open_slot(*id)).count();
     }
 
     /// One segment.
@@ -362,7 +364,7 @@ mod tests {
         let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
         let members = Members::first(geometry.member(MemberName([5; 16])));
         let mut segments =
-            Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed], &[MemberId(0)]);
+            Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed], &[(MemberId(0), 1)]);
         segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
         segments.empty(SegmentId(0), Sequence(10));
         segments

@@ -45,8 +45,8 @@ pub struct LogStart {
     pub addresses: Addresses,
     /// The members that are here.
     pub members: Vec<MemberId>,
-    /// Those of them that take new segments.
-    pub take_new: Vec<MemberId>,
+    /// Those of them that take new segments, and in how many of their slots, from the first.
+    pub take_new: Vec<(MemberId, u32)>,
     /// The pool has, or has had, several members.
     pub several: bool,
     /// The owner that writes.

@@ -2,7 +2,7 @@
 //! go.
 
 use headpond_base::{Errno, MemberId, Redundancy};
-use headpond_format::{MemberState, Members};
+use headpond_format::{Member, MemberState, Members, SegmentRow};
 use headpond_log::Mutation;
 
 use crate::effect::{Effect, Outcome};
@@ -10,6 +10,14 @@ use crate::engine::Engine;
 use crate::membership::{MembersChange, Next};
 use crate::purpose::Purpose;
 use crate::request::{Reply, RequestId};
+
+/// A pool of fewer segments cannot reclaim any.
+const SEGMENTS_LEAST: usize = 12;
+
+/// How many slots a member has within so many bytes of its device.
+fn slots_of(row: &Member, bytes: u64, segment_bytes: u32) -> Option<u32> {
+    u32::try_from(bytes.checked_sub(row.start)? / u64::from(segment_bytes)).ok()
+}
 
 /// A member, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +64,7 @@ impl Engine {
         let failed = matches!(outcome, Outcome::Failed(_));
         if self.membership.told(generation, failed, self.now) {
             self.store.go_on_without_lost_members();
+            self.size_changed();
         }
     }
 
@@ -78,43 +87,65 @@ impl Engine {
 
     fn begin_members_change(&mut self, change: MembersChange) -> Result<(), Errno> {
         let list = self.membership.wanted().clone();
-        let segment_bytes = u64::from(self.store.log().geometry().segment_bytes);
+        let geometry = *self.store.log().geometry();
+        let in_use = |member: MemberId| list.get(member).filter(|row| row.state == MemberState::InUse).copied();
         match change {
             MembersChange::Add(member) => {
-                let fits = u64::from(member.slots) * segment_bytes + member.start <= member.bytes;
+                let slots_end = u64::from(member.used) * u64::from(geometry.segment_bytes) + member.start;
+                let fits = member.used > 0 && member.used == member.slots && slots_end <= member.bytes;
                 let known = list.iter().any(|(_, other)| other.name == member.name);
-                let starts_right = member.start >= self.store.log().geometry().segments_start;
-                if member.slots == 0 || !fits || known || !starts_right || member.state != MemberState::InUse {
+                let areas_fit = member.start >= geometry.checkpoint_start(1) + geometry.area_bytes;
+                if !fits || !areas_fit || known || member.state != MemberState::InUse {
                     return Err(Errno::INVAL);
                 }
                 let (longer, id) = list.with(member).ok_or(Errno::NOSPC)?;
-                self.store.extend_member(id, &member);
+                self.extend(id, &longer)?;
                 self.membership.want(longer);
             }
             MembersChange::Grow { member, bytes } => {
-                let row = list.get(member).filter(|row| row.state == MemberState::InUse).ok_or(Errno::INVAL)?;
-                let slots = bytes.checked_sub(row.start).ok_or(Errno::INVAL)? / segment_bytes;
-                let slots = u32::try_from(slots).map_err(|_| Errno::FBIG)?;
-                if slots <= row.slots {
+                let row = in_use(member).ok_or(Errno::INVAL)?;
+                let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
+                if used <= row.used {
                     return Err(Errno::INVAL);
                 }
-                let list = list.with_room(member, slots, bytes);
-                let row = *list.get(member).ok_or(Errno::INVAL)?;
-                self.store.extend_member(member, &row);
-                self.membership.want(list);
+                let larger = list.with_room(member, used, bytes);
+                self.extend(member, &larger)?;
+                self.membership.want(larger);
+            }
+            MembersChange::Shrink { member, bytes } => {
+                let row = in_use(member).ok_or(Errno::INVAL)?;
+                let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
+                let left = self.store.log().segments().usable() + used as usize - row.used as usize;
+                if used == 0 || used >= row.used || left < SEGMENTS_LEAST {
+                    return Err(Errno::INVAL);
+                }
+                self.store.empty_member(member, used);
             }
             MembersChange::Remove(member) => {
-                let others = list.iter().filter(|(id, row)| *id != member && row.state == MemberState::InUse).count();
-                let state = list.get(member).map(|row| row.state).ok_or(Errno::INVAL)?;
-                if others == 0 || state == MemberState::Gone {
+                let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
+                let open = if row.state == MemberState::InUse { row.used as usize } else { 0 };
+                if self.store.log().segments().usable() - open < SEGMENTS_LEAST {
                     return Err(Errno::INVAL);
                 }
-                self.store.empty_member(member);
-                if state == MemberState::InUse {
+                self.store.empty_member(member, 0);
+                if row.state == MemberState::InUse {
                     self.membership.want(list.with_state(member, MemberState::Emptied));
                 }
             }
         }
+        Ok(())
+    }
+
+    /// New slots of a member become homes. [`Errno::NOSPC`] if no checkpoint has room for them.
+    fn extend(&mut self, member: MemberId, list: &Members) -> Result<(), Errno> {
+        let row = list.get(member).ok_or(Errno::INVAL)?;
+        let geometry = self.store.log().geometry();
+        let slots: u64 = list.iter().map(|(_, member)| u64::from(member.slots)).sum();
+        if slots * SegmentRow::BYTES_MAX as u64 > geometry.area_bytes / 2 {
+            return Err(Errno::NOSPC);
+        }
+        self.store.extend_member(member, row);
+        self.store.set_pool_bytes(list.bytes());
         Ok(())
     }
 
@@ -123,10 +154,13 @@ impl Engine {
         let Some(change) = self.membership.asked().filter(|_| self.membership.is_settled()) else {
             return self.answer(id, Reply::Failed(Errno::NOENT));
         };
-        if let MembersChange::Remove(member) = change {
-            let list = self.membership.wanted().with_state(member, MemberState::InUse);
-            self.membership.want(list);
-            self.store.admit_member(member);
+        if let MembersChange::Remove(member) | MembersChange::Shrink { member, .. } = change
+            && let Some(row) = self.membership.wanted().get(member).copied()
+        {
+            if row.state == MemberState::Emptied {
+                self.membership.want(self.membership.wanted().with_state(member, MemberState::InUse));
+            }
+            self.store.admit_member(member, row.used);
         }
         if let Some(request) = self.membership.take_asked() {
             self.answer(request, Reply::Failed(Errno::CANCELED));
@@ -145,21 +179,41 @@ impl Engine {
         let list = self.membership.wanted().clone();
         let emptied = list.iter().find(|(_, row)| row.state == MemberState::Emptied).map(|(id, _)| id);
         if let Some(member) = emptied {
-            if self.store.log().is_empty(member) {
+            if self.store.log().is_empty(member, 0) {
                 self.store.let_go_of_member(member);
                 self.membership.want(list.with_state(member, MemberState::Gone));
             }
             return;
         }
+        let row = |member: MemberId| list.get(member).copied();
         match self.membership.asked() {
             None => return,
             Some(MembersChange::Add(_)) => {
-                let added = list.iter().last().map(|(id, _)| id);
-                added.into_iter().for_each(|member| self.store.admit_member(member));
+                if let Some((member, row)) = list.iter().last() {
+                    self.store.admit_member(member, row.used);
+                }
             }
-            Some(MembersChange::Grow { member, .. }) => self.store.admit_member(member),
+            Some(MembersChange::Grow { member, .. }) => {
+                if let Some(row) = row(member) {
+                    self.store.admit_member(member, row.used);
+                }
+            }
+            Some(MembersChange::Shrink { member, bytes }) => {
+                let segment_bytes = self.store.log().geometry().segment_bytes;
+                if let Some(row) = row(member).filter(|row| row.bytes != bytes && row.state == MemberState::InUse)
+                    && let Some(used) = slots_of(&row, bytes, segment_bytes)
+                {
+                    if self.store.log().is_empty(member, used) {
+                        let smaller = list.with_room(member, used, bytes);
+                        self.store.set_pool_bytes(smaller.bytes());
+                        self.membership.want(smaller);
+                    }
+                    return;
+                }
+            }
             Some(MembersChange::Remove(_)) => {}
         }
+        self.size_changed();
         if let Some(request) = self.membership.take_asked() {
             self.answer(request, Reply::Done);
         }

@@ -52,6 +52,13 @@ const START_RESERVE: usize = 6;
 /// With no more objects than this, assertions compare the sums over them with a walk after each cycle.
 const COUNTED_BY_WALK: usize = 32;
 
+/// Blocks that a pool has room for, and those of segments that are not held free.
+fn room_of(store: &Store, host_segments: usize) -> (u64, u64) {
+    let segments = store.log().segments().usable();
+    let usable = segments.saturating_sub(crate::store::held_free(segments, host_segments));
+    (store.log().data_blocks(), usable as u64 * u64::from(store.log().geometry().segment_blocks()))
+}
+
 /// The engine of one pool. See the crate's documentation.
 pub struct Engine {
     config: Config,
@@ -80,11 +87,8 @@ impl Engine {
     fn new(mut store: Store, checkpoints: Checkpoints, membership: Membership, config: Config, now: Nanos) -> Self {
         let (host_segments, early_blocks) = (config.host_segments, config.early_blocks);
         store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, early_blocks });
-        let geometry = *store.log().geometry();
-        let data_blocks = geometry.data_blocks();
-        let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
-        let usable = segments.saturating_sub(crate::store::held_free(segments, config.host_segments));
-        let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
+        let (data_blocks, usable) = room_of(&store, config.host_segments);
+        let keep = Keep::new(&config, data_blocks, usable, now);
         let mut engine = Self {
             config,
             now,
@@ -147,6 +151,7 @@ impl Engine {
             stats: &mut self.stats,
             replay_from: self.checkpoints.bounds(),
             ending: self.life.is_ending(),
+            empties: self.membership.empties(),
         }
     }
 
@@ -174,7 +179,7 @@ impl Engine {
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
-        let tells = self.membership.is_to_tell_again();
+        let tells = self.membership.is_to_tell_again() || self.membership.empties();
         let busy = log.has_unsynced() && log.takes_writes()
             || self.destage.has_work(&self.store)
             || learning
@@ -413,6 +418,12 @@ impl Engine {
         self.outbox.start(purpose, effect);
     }
 
+    /// The pool has another size now.
+    fn size_changed(&mut self) {
+        let (data_blocks, usable) = room_of(&self.store, self.config.host_segments);
+        self.keep.resize(data_blocks, usable);
+    }
+
     pub(crate) fn emit(&mut self, effect: Effect) {
         self.outbox.emit(effect);
     }
@@ -428,8 +439,9 @@ impl Engine {
     fn pump_checkpoint(&mut self) {
         let free_wanted = self.store.free_wanted();
         let (store, config, stopping) = (&mut self.store, &self.config, self.life.is_ending());
+        let empties = self.membership.empties() && self.reclaim.idle();
         let list = self.membership.wanted();
-        if let Some(op) = self.checkpoints.pump(Of { store, config, stopping, free_wanted, list }) {
+        if let Some(op) = self.checkpoints.pump(Of { store, config, stopping, free_wanted, empties, list }) {
             self.requests.fail(op, Errno::IO);
         }
         for ask in self.checkpoints.take_asks() {

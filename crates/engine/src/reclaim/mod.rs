@@ -124,6 +124,8 @@ pub(crate) struct Reclaiming<'a> {
     pub(crate) replay_from: (Sequence, Option<Sequence>),
     /// Nothing more is begun.
     pub(crate) ending: bool,
+    /// Some slots are to be emptied, and wait for segments to be free.
+    pub(crate) empties: bool,
 }
 
 impl Reclaiming<'_> {
@@ -232,7 +234,8 @@ impl Reclaiming<'_> {
         let (replay_from, begun) = self.replay_from;
         self.store.release_segments(replay_from, begun);
         let segments = self.store.log().segments();
-        let needed = segments.waiting() > 0 && self.store.log().free_segments() < self.store.free_wanted();
+        let needed =
+            segments.waiting() > 0 && (self.empties || self.store.log().free_segments() < self.store.free_wanted());
         if needed && self.store.log().durable().next() < self.store.log().next_sequence() {
             self.store.want_sync();
         }

@@ -158,14 +158,19 @@ impl Store {
         self.ages.extend(self.log.segments().len());
     }
 
-    /// New segments may be opened on a member.
-    pub(crate) fn admit_member(&mut self, member: MemberId) {
-        self.log.admit(member);
+    /// New segments may be opened in the first slots of a member.
+    pub(crate) fn admit_member(&mut self, member: MemberId, slots: u32) {
+        self.log.admit(member, slots);
     }
 
-    /// No segment is opened on a member any more.
-    pub(crate) fn empty_member(&mut self, member: MemberId) {
-        self.log.empty_member(member);
+    /// No segment is opened on a member any more but in its first slots.
+    pub(crate) fn empty_member(&mut self, member: MemberId, slots: u32) {
+        self.log.empty_member(member, slots);
+    }
+
+    /// Bytes of all members.
+    pub(crate) const fn set_pool_bytes(&mut self, bytes: u64) {
+        self.log.set_pool_bytes(bytes);
     }
 
     /// A member that holds nothing leaves the pool.
