@@ -158,7 +158,7 @@ impl Devices {
     /// A member was removed. Its device goes, with bytes that mean nothing.
     pub(crate) fn take_out(&mut self, member: MemberId) -> Result<(), String> {
         let device = self.of_mut(member)?;
-        device.flash.scribble();
+        device.flash.scribble_from(0);
         device.taken_out = true;
         device.health = Health::Away;
         self.members.remove(&member);

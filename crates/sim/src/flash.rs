@@ -112,16 +112,16 @@ impl SimFlash {
         self.durable.resize(bytes);
     }
 
-    /// Other bytes everywhere: whatever was there counts no more.
-    pub(crate) fn scribble(&mut self) {
+    /// Other bytes from here on: whatever was there counts no more.
+    pub(crate) fn scribble_from(&mut self, offset: u64) {
         let mut junk = BufMut::zeroed(BLOCK);
         junk.fill(0x5a);
         let junk = junk.freeze();
-        for block in 0..self.bytes() / BLOCK_U64 {
+        for block in offset / BLOCK_U64..self.bytes() / BLOCK_U64 {
             self.put(block * BLOCK_U64, &junk);
         }
-        self.unsynced.clear();
-        self.forget_requests();
+        self.unsynced.retain(|write| write.offset < offset);
+        self.in_flight.retain(|_, (at, _)| *at < offset);
     }
 
     /// How many segments were opened since the device was made.

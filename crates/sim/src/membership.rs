@@ -67,13 +67,19 @@ impl Sim<'_> {
             .filter(|(_, member)| member.state == MemberState::InUse)
             .map(|(id, _)| id)
             .collect();
-        match rng.below(8) {
+        match rng.below(9) {
             0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
             3..6 if in_use.len() > 1 => {
                 let member = *rng.pick(&in_use);
                 self.ask_members(Change::Remove { member }, ListChange::Remove(member))
             }
-            6.. if !in_use.is_empty() => {
+            6 if !in_use.is_empty() => {
+                let member = *rng.pick(&in_use);
+                let layout = self.layout(member)?;
+                let bytes = layout.start + rng.between(1, layout.slots) * layout.segment_bytes;
+                self.ask_members(Change::Shrink { member, bytes }, ListChange::Shrink { member, bytes })
+            }
+            7.. if !in_use.is_empty() => {
                 let member = *rng.pick(&in_use);
                 let device = self.world.flash.device_of(member)?;
                 let flash = &mut self.world.flash.all_mut()[device].flash;
@@ -113,12 +119,12 @@ impl Sim<'_> {
         self.world.losses.left_behind.remove(&device);
         let flash = &mut self.world.flash.all_mut()[device].flash;
         let (bytes, start) = (flash.bytes(), first.start);
-        let slots = (bytes - start) / first.segment_bytes;
-        flash.set_layout(Layout { slots, ..first });
+        let slots = ((bytes - start) / first.segment_bytes) as u32;
+        flash.set_layout(Layout { slots: u64::from(slots), ..first });
         self.world.flash.name(member, device);
         self.roster.names += 1;
         let name = MemberName([100 + self.roster.names; 16]);
-        let row = Member { name, state: MemberState::InUse, slots: slots as u32, bytes, start };
+        let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start };
         self.ask_members(Change::Add { member }, ListChange::Add(row))
     }
 
@@ -137,6 +143,12 @@ impl Sim<'_> {
                 let device = self.world.flash.device_of(member)?;
                 self.world.flash.take_out(member)?;
                 self.world.losses.left_behind.remove(&device);
+                self.roster.settled = states;
+                Ok(())
+            }
+            Change::Shrink { member, bytes } => {
+                // The rest of the device is of no use to the pool.
+                self.world.flash.of_mut(member)?.flash.scribble_from(bytes);
                 self.roster.settled = states;
                 Ok(())
             }

@@ -8,6 +8,7 @@ use headpond_format::MemberState;
 pub(crate) enum Change {
     Add { member: MemberId },
     Grow,
+    Shrink { member: MemberId, bytes: u64 },
     Remove { member: MemberId },
     TakeBack,
 }

@@ -61,6 +61,10 @@ pub(crate) enum ListChange {
         member: MemberId,
         bytes: u64,
     },
+    Shrink {
+        member: MemberId,
+        bytes: u64,
+    },
     Remove(MemberId),
     /// The change that is under way is taken back.
     TakeBack,
@@ -159,6 +163,7 @@ impl UnderTest for Engine {
         let request = match change {
             ListChange::Add(member) => Request::ChangeMembers(MembersChange::Add(member)),
             ListChange::Grow { member, bytes } => Request::ChangeMembers(MembersChange::Grow { member, bytes }),
+            ListChange::Shrink { member, bytes } => Request::ChangeMembers(MembersChange::Shrink { member, bytes }),
             ListChange::Remove(member) => Request::ChangeMembers(MembersChange::Remove(member)),
             ListChange::TakeBack => Request::CancelMembersChange,
         };

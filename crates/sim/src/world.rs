@@ -208,6 +208,8 @@ impl World {
             Ok(done) => Some(done),
             Err(panic) if panic.is::<Killed>() => {
                 self.trace(|| "the process dies between two stores".into());
+                // Nobody can ask it any more.
+                self.losses.was_covered = false;
                 self.core = None;
                 self.killed = true;
                 None

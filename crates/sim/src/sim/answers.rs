@@ -12,6 +12,7 @@ use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::{FileId, SpaceKind};
 use crate::rng::mix;
+use crate::roster::Change;
 
 impl Sim<'_> {
     /// Checks the answers.
@@ -36,7 +37,7 @@ impl Sim<'_> {
             Errno::DQUOT => self.scenario.quota_blocks.is_some(),
             Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
             Errno::SHUTDOWN => self.stopping,
-            _ if matches!(asked, Asked::Members { .. }) && is_refusal(error) => true,
+            _ if matches!(asked, Asked::Members { change } if is_refusal(*change, error)) => true,
             Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.losses.lost.is_some() => {
                 true
             }
@@ -257,6 +258,8 @@ fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Resu
 }
 
 /// Whether this error of a change of the list needs no other excuse.
-const fn is_refusal(error: Errno) -> bool {
-    matches!(error, Errno::NOSPC | Errno::BUSY | Errno::CANCELED | Errno::NOENT)
+const fn is_refusal(change: Change, error: Errno) -> bool {
+    // What would be left is too small to work.
+    let too_small = matches!(change, Change::Shrink { .. } | Change::Remove { .. }) && matches!(error, Errno::INVAL);
+    too_small || matches!(error, Errno::NOSPC | Errno::BUSY | Errno::CANCELED | Errno::NOENT)
 }
