@@ -120,6 +120,13 @@ impl Outbox {
         &self.origin_costs
     }
 
+    /// Whether a write to a member, or a sync of it, is under way.
+    pub(crate) fn is_changing(&self, member: MemberId) -> bool {
+        let alone = self.under_way.values().map(|(_, changed)| *changed);
+        let joint = self.joint.iter().flat_map(|joint| joint.left.iter().map(|(_, changed)| *changed));
+        alone.chain(joint).any(|changed| changed == Some(member))
+    }
+
     /// Appends what was asked for since the last call.
     pub(crate) fn take(&mut self, out: &mut Vec<Effect>) {
         out.append(&mut self.effects);

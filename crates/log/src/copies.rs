@@ -14,8 +14,8 @@ use crate::log::Log;
 use crate::mutation::Mutation;
 
 impl Log {
-    /// In a pool of fewer segments reclaim would free fewer than a write waits for: it takes no writes.
-    pub const SEGMENTS_LEAST: usize = 16;
+    /// A pool that can open no more segments than this, or pairs of them, has no room for data beside its reserves.
+    pub const SEGMENTS_LEAST: usize = 12;
 
     /// Sets how many members have each host batch, from the next segment on.
     pub fn set_redundancy(&mut self, redundancy: Redundancy) {
@@ -76,7 +76,13 @@ impl Log {
     /// Whether host segments would get a copy with this redundancy.
     #[must_use]
     pub fn is_to_mirror(&self, redundancy: Redundancy) -> bool {
-        redundancy == Redundancy::Mirror && self.segments.members_that_take().count() > 1
+        redundancy == Redundancy::Mirror && self.segments.pairs() >= Self::SEGMENTS_LEAST
+    }
+
+    /// How many segments could be open or full at once, of whichever stream.
+    #[must_use]
+    pub fn segments_to_open(&self) -> usize {
+        if self.mirrors() { self.segments.pairs() } else { self.segments.usable() }
     }
 
     /// Whether each host batch from now on has a copy, with this redundancy and the one before.

@@ -85,6 +85,7 @@ pub struct Segments {
     open_slots: Vec<u32>,
     /// Segments at home in those.
     usable: usize,
+    pairs: usize,
     /// Emptied segments, each with the next sequence at that time.
     waiting: Vec<(SegmentId, Sequence)>,
 }
@@ -95,7 +96,7 @@ impl Segments {
         let mut open_slots = vec![0; members];
         take_new.iter().for_each(|(member, slots)| open_slots[usize::from(member.0)] = *slots);
         let free = vec![VecDeque::new(); members];
-        let mut segments = Self { addresses, table, free, open_slots, usable: 0, waiting: Vec::new() };
+        let mut segments = Self { addresses, table, free, open_slots, usable: 0, pairs: 0, waiting: Vec::new() };
         segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
@@ -212,8 +213,24 @@ impl Segments {
         self.usable
     }
 
+    /// Pairs of those, on two members each.
+    #[must_use]
+    pub const fn pairs(&self) -> usize {
+        self.pairs
+    }
+
     fn count_usable(&mut self) {
         self.usable = self.iter().filter(|(id, _)| self.is_open_slot(*id)).count();
+        let all: usize = self.open_slots.iter().map(|slots| *slots as usize).sum();
+        let most = self.open_slots.iter().max().map_or(0, |most| *most as usize);
+        self.pairs = (all / 2).min(all - most);
+    }
+
+    /// Whether a segment has a place on a member that has fewer free ones than another: emptying it makes for pairs.
+    #[must_use]
+    pub fn is_on_a_scarce_member(&self, id: SegmentId) -> bool {
+        let most = self.free.iter().map(VecDeque::len).max().unwrap_or(0);
+        self.keepers(id).any(|keeper| self.free_on(self.addresses.home(keeper).member) < most)
     }
 
     /// One segment.

@@ -223,6 +223,8 @@ impl Engine {
                     return;
                 }
             }
+            // Who asked closes the device then.
+            Some(MembersChange::Remove(member)) if self.outbox.is_changing(member) => return,
             Some(MembersChange::Remove(_)) => {}
         }
         self.size_changed();

@@ -155,6 +155,13 @@ impl Reclaiming<'_> {
             })
             .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
             .collect();
+        if self.store.log().mirrors() && self.store.log().free_segments() < self.store.free_wanted() {
+            let segments = self.store.log().segments();
+            let scarce: Vec<_> = full.iter().copied().filter(|(.., id)| segments.is_on_a_scarce_member(*id)).collect();
+            if !scarce.is_empty() {
+                full = scarce;
+            }
+        }
         let segment = |id: SegmentId| self.store.log().segments().get(id);
         if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
             return Some(Choice::dropping(*id));

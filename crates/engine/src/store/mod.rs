@@ -17,7 +17,7 @@ mod replay;
 mod room;
 
 pub(crate) use flash_read::{ReadBack, Stretch, Unpacked};
-pub(crate) use room::{ADMIT_RESERVE, MOVE_RESERVE, PACKED_MOST, held_free};
+pub(crate) use room::{ADMIT_RESERVE, MOVE_RESERVE, PACKED_MOST, WRITE_RESERVE, held_free};
 
 use headpond_base::{
     BLOCK, Block, Buf, BufMut, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,

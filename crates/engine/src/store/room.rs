@@ -18,6 +18,9 @@ const FREE_SHARE: usize = 64;
 /// Below this many free segments nothing is moved: what is left is for entries without data.
 pub(crate) const MOVE_RESERVE: usize = 3;
 
+/// Segments that only reclaim and bookkeeping may take: more than these must be free before a write takes room.
+pub(crate) const WRITE_RESERVE: usize = 4;
+
 /// Segments that must stay free for what cannot wait, before what was read may take room, or one more is filled at a
 /// time.
 pub(crate) const ADMIT_RESERVE: usize = 6;
@@ -34,9 +37,9 @@ pub(crate) const PACKED_MOST: u64 = 4;
 /// of its state, the frame and the number before its chunks.
 const OBJECT_BYTES: u64 = 24 + 112 + 32;
 
-/// Of so many segments, those that should be free or about to be.
+/// Of so many segments, those that should be free or about to be: more than a write waits for.
 fn free_wanted(segments: usize) -> usize {
-    FREE_MIN.min(segments / 3) + segments / FREE_SHARE
+    FREE_MIN.min(segments / 3).max(WRITE_RESERVE + 1) + segments / FREE_SHARE
 }
 
 /// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
@@ -47,7 +50,7 @@ pub(crate) fn held_free(segments: usize, host_segments: usize) -> usize {
 impl Store {
     /// Segments that should be free or about to be.
     pub(crate) fn free_wanted(&self) -> usize {
-        free_wanted(self.log.segments().usable())
+        free_wanted(self.log.segments_to_open())
     }
 
     /// Whether there is no room to move anything: only dropping and destage help.

@@ -19,10 +19,7 @@ use crate::locks::{OpId, Span};
 use crate::object_room;
 use crate::op::{Change, Op, Stage, StepResult, Work};
 use crate::request::Reply;
-use crate::store::Store;
-
-/// Segments that only reclaim and bookkeeping may take.
-const WRITE_RESERVE: usize = 4;
+use crate::store::{Store, WRITE_RESERVE};
 
 impl Change {
     /// The blocks that must not be touched by others meanwhile.
