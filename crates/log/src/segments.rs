@@ -100,7 +100,12 @@ impl Segments {
         segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
-            if segments.get(id).state == SegmentState::Free && !segments.get(id).lent {
+            let segment = segments.get(id);
+            if let Some(copy) = segment.copy {
+                let (home, copy) = (segments.addresses.home(id), segments.addresses.home(copy));
+                assert_ne!(home.member, copy.member, "both places of segment {id}, found at a start, on one member");
+            }
+            if segment.state == SegmentState::Free && !segment.lent {
                 segments.make_free(id);
             }
         }
@@ -142,7 +147,11 @@ impl Segments {
     pub(crate) fn layout(&self, id: SegmentId) -> Layout {
         let home = self.addresses.home(id);
         match self.get(id).copy.filter(|_| self.get(id).state != SegmentState::Free) {
-            Some(copy) => Layout::Mirror([home, self.addresses.home(copy)]),
+            Some(copy) => {
+                let copy = self.addresses.home(copy);
+                assert_ne!(home.member, copy.member, "both places of segment {id} on one member");
+                Layout::Mirror([home, copy])
+            }
             None => Layout::Single(home),
         }
     }
@@ -163,11 +172,6 @@ impl Segments {
         if usize::from(member.0) < self.open_slots.len() {
             self.admit(member, 0);
         }
-    }
-
-    /// The members that take new segments.
-    pub(crate) fn members_that_take(&self) -> impl Iterator<Item = MemberId> {
-        (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0).map(|(member, _)| member)
     }
 
     /// New slots of a member, which may be new: each is the home of a new segment, which is free once the member is
@@ -310,6 +314,7 @@ impl Segments {
         }
         let first = self.take_from(None)?;
         let second = self.take_from(Some(self.addresses.home(first).member))?;
+        assert_ne!(self.addresses.home(first).member, self.addresses.home(second).member, "two copies on one member");
         self.get_mut(second).lent = true;
         Some((first, second))
     }

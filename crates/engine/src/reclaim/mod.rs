@@ -90,9 +90,9 @@ impl Reclaim {
         self.blanks_left > 0 && self.victims.values().all(waits)
     }
 
-    /// Whether a segment is being emptied, or cannot be.
-    fn is_on(&self, segment: SegmentId) -> bool {
-        self.victims.contains_key(&segment) || self.stuck.contains(&segment)
+    /// Whether a segment with so many live blocks is being emptied, or cannot be.
+    fn is_on(&self, segment: SegmentId, live: u32) -> bool {
+        self.victims.contains_key(&segment) || live > 0 && self.stuck.contains(&segment)
     }
 
     /// Whether it goes on with nothing but time.

@@ -57,6 +57,7 @@ impl Store {
         self.log.segments_mut().get_mut(segment).under_way += 1;
         let at = self.log.place_to_read(stretch.from(), usize::from(again));
         // A member that is gone refuses it.
+        let at = at.or_else(|| self.log.segments().places(segment, stretch.from()).next());
         let at = at.unwrap_or_else(|| self.log.segments().addresses().of(stretch.from()));
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
         outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
