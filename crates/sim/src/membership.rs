@@ -240,7 +240,7 @@ impl Sim<'_> {
         self.world.trace(|| format!("members {places:?} of devices {here:?}, list {:?}", restored.members()));
         for (device, place) in here.iter().zip(&places) {
             if place.is_some() && self.world.losses.left_behind.contains(device) && !self.damaged {
-                return Err(format!("device {device} is {place:?}, and the pool answered syncs without it"));
+                return Err(format!("device {device} is {place:?}, and the pool durably went on without it"));
             }
         }
         self.world.flash.meet(&here, &places);
@@ -271,7 +271,7 @@ impl Sim<'_> {
         if let Ok(found) = self.recover_from(&[device])
             && self.world.marker.judge(&*found).is_ok()
         {
-            return Err(format!("device {device} alone passes for the pool, which answered syncs without it"));
+            return Err(format!("device {device} alone passes for the pool, which durably went on without it"));
         }
         Ok(())
     }
