@@ -61,6 +61,9 @@ enum CheckpointStage {
     Settling(Sequence),
     /// Waits for its own bytes to be durable.
     SyncingBody,
+    /// Its superblock goes to new members first: no other may name one that does not know it.
+    WritingToNew,
+    SyncingNew,
     WritingSuperblock,
     SyncingSuperblock,
     /// Writes the other slot the same, so that either may rot.
@@ -248,7 +251,12 @@ impl Checkpoints {
             return true;
         }
         // The superblock must say first that host batches have fewer copies from now on.
-        if self.superblock.host_copies > 1 && !of.store.log().is_to_mirror(of.config.redundancy) {
+        let log = of.store.log();
+        if self.superblock.host_copies > 1 && (!log.is_to_mirror(of.config.redundancy) || log.has_lone_batches()) {
+            return true;
+        }
+        // Or that from now on they have more: only then may a member be missing after a crash.
+        if self.superblock.host_copies == 1 && log.mirrors_all(of.config.redundancy) {
             return true;
         }
         if of.stopping {
@@ -265,6 +273,16 @@ impl Checkpoints {
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
         long || waited_for && (of.empties || of.store.log().free_segments() < of.free_wanted)
+    }
+
+    /// Whether a superblock says that each host batch has two copies, or is about to.
+    pub(crate) fn claims_copies(&self) -> bool {
+        self.superblock.host_copies > 1 || self.running.as_ref().is_some_and(|running| running.host_copies > 1)
+    }
+
+    /// How many members have each host batch after the checkpoint that counts, at least.
+    pub(crate) const fn host_copies(&self) -> u8 {
+        self.superblock.host_copies
     }
 
     /// Packs records as the settings say, as soon as the superblock allows it.
@@ -341,11 +359,28 @@ impl Checkpoints {
                 self.asks.push(Ask::Sync);
             }
             CheckpointStage::SyncingBody if running.under_way == 0 => {
-                running.stage = CheckpointStage::WritingSuperblock;
                 let superblock = self.next_superblock(of, running);
-                let slot = usize::from(superblock.counter % 2 == 1);
-                self.write_superblock(of.store, running, &superblock, SUPERBLOCK_SLOTS[slot]);
+                let is_new = |member: &MemberId| self.superblock.members.get(*member).is_none();
+                let new: Vec<MemberId> = running.members(of.store).into_iter().filter(is_new).collect();
+                running.stage = CheckpointStage::WritingToNew;
+                self.write_superblock(running, &new, &superblock, superblock_slot(&superblock));
                 running.superblock = Some(superblock);
+                if new.is_empty() {
+                    running.stage = CheckpointStage::SyncingNew;
+                    self.go_on(of, running);
+                }
+            }
+            CheckpointStage::WritingToNew if running.under_way == 0 => {
+                running.stage = CheckpointStage::SyncingNew;
+                running.under_way = 1;
+                self.asks.push(Ask::Sync);
+            }
+            CheckpointStage::SyncingNew if running.under_way == 0 => {
+                running.stage = CheckpointStage::WritingSuperblock;
+                if let Some(superblock) = running.superblock.clone() {
+                    let members = running.members(of.store);
+                    self.write_superblock(running, &members, &superblock, superblock_slot(&superblock));
+                }
             }
             CheckpointStage::WritingSuperblock if running.under_way == 0 => {
                 running.stage = CheckpointStage::SyncingSuperblock;
@@ -356,8 +391,9 @@ impl Checkpoints {
                 // Not synced: it counts for nothing but as a copy, and any later sync covers it.
                 running.stage = CheckpointStage::Copying;
                 if let Some(superblock) = running.superblock.clone() {
-                    let other = usize::from(superblock.counter % 2 == 0);
-                    self.write_superblock(of.store, running, &superblock, SUPERBLOCK_SLOTS[other]);
+                    let other = SUPERBLOCK_SLOTS[usize::from(superblock.counter % 2 == 0)];
+                    let members = running.members(of.store);
+                    self.write_superblock(running, &members, &superblock, other);
                 }
             }
             _ => {}
@@ -499,9 +535,9 @@ impl Checkpoints {
         }
     }
 
-    /// Writes to each member the superblock that names it.
-    fn write_superblock(&mut self, store: &Store, running: &mut Running, superblock: &Superblock, offset: u64) {
-        for member in running.members(store) {
+    /// Writes to each of these members the superblock that names it.
+    fn write_superblock(&mut self, running: &mut Running, members: &[MemberId], superblock: &Superblock, offset: u64) {
+        for &member in members {
             let bytes = encode_superblock(&Superblock { member, ..superblock.clone() });
             running.under_way += 1;
             self.asks.push(Ask::Write { at: Address { member, offset }, data: BufMut::copy_of(&bytes).freeze() });
@@ -522,6 +558,9 @@ impl Checkpoints {
         }
         self.settle_packing(store, config);
         self.settle_redundancy(store, config);
+        if self.superblock.host_copies == 1 {
+            store.lone_batches_are_known();
+        }
         self.starting = false;
         CheckpointEnd { counts: true, list: Some(running.list), op: self.last.take() }
     }
@@ -534,6 +573,11 @@ impl Checkpoints {
         self.starting = false;
         self.last.take()
     }
+}
+
+/// The slot for a superblock of this counter.
+fn superblock_slot(superblock: &Superblock) -> u64 {
+    SUPERBLOCK_SLOTS[usize::from(superblock.counter % 2 == 1)]
 }
 
 impl Running {

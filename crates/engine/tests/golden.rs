@@ -86,7 +86,7 @@ fn settle(log: &mut Log, flash: &mut Flash) {
                     flash.put(offset, &data);
                     log.wrote(id);
                 }
-                LogIo::Sync => log.synced(),
+                LogIo::Sync(_) => log.synced(),
                 LogIo::Trim { .. } => {}
             }
         }

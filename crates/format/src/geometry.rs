@@ -186,8 +186,7 @@ impl Geometry {
     /// Bytes that a checkpoint has for map slots, with the number and count of each chunk.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        let heads = (64 << 10) + u64::from(self.segments) * SegmentRow::BYTES_MAX as u64;
-        let room = self.area_bytes.saturating_sub(heads + self.object_bytes());
+        let room = self.area_bytes.saturating_sub(u64::from(self.segments) * SegmentRow::BYTES_MAX as u64);
         // A pool that has grown has more blocks than its areas were made for.
         (self.pool_bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK).min(room)
     }

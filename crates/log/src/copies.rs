@@ -14,10 +14,57 @@ use crate::log::Log;
 use crate::mutation::Mutation;
 
 impl Log {
+    /// A pool of fewer segments cannot reclaim any: it takes no writes.
+    pub const SEGMENTS_LEAST: usize = 12;
+
     /// Sets how many members have each host batch, from the next segment on.
-    pub const fn set_redundancy(&mut self, redundancy: Redundancy) {
-        self.may_have_weak |= self.several;
-        self.redundancy = redundancy;
+    pub fn set_redundancy(&mut self, redundancy: Redundancy) {
+        if self.redundancy != redundancy {
+            self.may_have_weak |= self.several;
+            self.redundancy = redundancy;
+            self.leave_lone_segments();
+        }
+    }
+
+    /// Host batches go to segments with copies, where the open ones have none.
+    fn leave_lone_segments(&mut self) {
+        if !self.mirrors() {
+            return;
+        }
+        let lone: Vec<SegmentId> = self.open_of(Stream::Host).filter(|id| self.copies_that_work(*id) < 2).collect();
+        if !lone.is_empty() {
+            self.close(Stream::Host);
+            for open in self.open.take_these(Stream::Host, &lone) {
+                self.seal(&open);
+            }
+        }
+    }
+
+    /// A host segment is opened without a copy. Until a superblock says that there are such, nobody hears that what is
+    /// in it is durable: a start without its member would not know.
+    pub(crate) fn note_lone_batches(&mut self) {
+        self.lone_batches = true;
+        self.may_have_weak = true;
+        self.held.get_or_insert(self.durable);
+    }
+
+    /// Whether host batches have one copy, and no superblock says so.
+    #[must_use]
+    pub const fn has_lone_batches(&self) -> bool {
+        self.lone_batches
+    }
+
+    /// A superblock says that host batches may have one copy.
+    pub const fn lone_batches_are_known(&mut self) {
+        self.lone_batches = false;
+    }
+
+    /// Whether no member's loss loses a host batch, be it durable or not.
+    #[must_use]
+    pub fn is_double(&self) -> bool {
+        let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
+        let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
+        self.open_of(Stream::Host).chain(unsynced).all(|id| self.copies_that_work(id) > 1)
     }
 
     /// Whether host segments get a copy.
@@ -37,6 +84,7 @@ impl Log {
     pub fn mirrors_all(&self, redundancy: Redundancy) -> bool {
         let open = self.open.all().filter(|open| open.stream == Stream::Host);
         self.mirrors()
+            && !self.lone_batches
             && self.is_to_mirror(redundancy)
             && open.map(|open| open.id).all(|id| self.copies_that_work(id) > 1)
     }
@@ -121,6 +169,10 @@ impl Log {
             return;
         }
         self.segments.take_none_on(member);
+        if self.segments.usable() < Self::SEGMENTS_LEAST {
+            self.health.fail();
+            return;
+        }
         self.may_have_weak = true;
         if !Mutation::LossUntold.is_planted(self.mutation) {
             self.held.get_or_insert(durable);
@@ -200,6 +252,12 @@ impl Log {
         self.open.all().filter(move |open| open.stream == stream).map(|open| open.id)
     }
 
+    /// How many host segments may be filled at once.
+    #[must_use]
+    pub const fn host_segments(&self) -> usize {
+        self.open.at_once(Stream::Host)
+    }
+
     /// Whether a loss waits for its list.
     #[must_use]
     pub const fn is_held(&self) -> bool {
@@ -259,6 +317,7 @@ impl Log {
     pub fn admit(&mut self, member: MemberId, slots: u32) {
         self.may_have_weak |= self.several;
         self.segments.admit(member, slots);
+        self.leave_lone_segments();
     }
 
     /// Whether the slots of a member from `first` on hold no segment that is in use, nor one that waits to be free.

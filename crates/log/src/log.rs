@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, ObjectId, OwnerNumber, PoolId, Redundancy,
-    SegmentId, Sequence, Stream,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber, PoolId,
+    Redundancy, SegmentId, Sequence, Stream,
 };
 use headpond_format::{
     Address, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
@@ -96,6 +96,8 @@ pub struct Log {
     next_write: WriteId,
     last_host: BatchNumber,
     under_way: BTreeMap<WriteId, UnderWay>,
+    /// The members with writes that no sync covers, each with its last.
+    written: Vec<(MemberId, WriteId)>,
     sync: SyncState,
     wanted: Wanted,
     /// On every member that works. Requests hear of it through [`Log::durable`].
@@ -106,6 +108,8 @@ pub struct Log {
     /// The pool has, or has had, several members.
     pub(crate) several: bool,
     pub(crate) may_have_weak: bool,
+    /// Host batches have one copy, and no superblock says so.
+    pub(crate) lone_batches: bool,
     durable_all: Sequence,
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
@@ -139,6 +143,7 @@ impl Log {
             next_write: WriteId(1),
             last_host: last_batch,
             under_way: BTreeMap::new(),
+            written: Vec::new(),
             sync: SyncState::Idle,
             wanted: Wanted::Nothing,
             durable: before,
@@ -146,6 +151,7 @@ impl Log {
             redundancy: Redundancy::None,
             several: start.several,
             may_have_weak: start.several,
+            lone_batches: false,
             durable_all: before,
             synced_batch: last_batch,
             synced_host: last_batch,
@@ -578,11 +584,13 @@ impl Log {
     }
 
     fn open_segment(&mut self, stream: Stream) {
-        let opened = if stream == Stream::Host && self.mirrors() {
-            self.segments.take_free_pair().map(|(id, copy)| (id, Some(copy)))
-        } else {
-            self.segments.take_free().map(|id| (id, None))
-        };
+        let mirrored = stream == Stream::Host && self.mirrors();
+        let pair = if mirrored { self.segments.take_free_pair().map(|(id, copy)| (id, Some(copy))) } else { None };
+        let opened = pair.or_else(|| self.segments.take_free().map(|id| (id, None)));
+        if mirrored && pair.is_none() {
+            // After the loss of a member its room may be what is missing for pairs.
+            self.note_lone_batches();
+        }
         let (id, copy) = opened.expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
@@ -645,6 +653,10 @@ impl Log {
         }
         self.under_way.insert(id, UnderWay { segment, left: places.len() });
         self.segments.get_mut(segment).under_way += 1;
+        for (at, _) in &places {
+            self.written.retain(|(member, _)| *member != at.member);
+            self.written.push((at.member, id));
+        }
         self.io.extend(places.into_iter().map(|(at, data)| LogIo::Write { id, at, data }));
     }
 
@@ -720,7 +732,12 @@ impl Log {
             && self.is_written(&target)
         {
             self.sync = SyncState::Syncing(target);
-            self.io.push(LogIo::Sync);
+            let works = |member: &MemberId| self.health.works(*member);
+            let members: Vec<MemberId> = self.written.iter().map(|(member, _)| *member).filter(works).collect();
+            let members = if members.is_empty() { self.health.working() } else { members };
+            // What was written later may not be completed yet: the next sync covers it.
+            self.written.retain(|(_, last)| *last > target.write);
+            self.io.push(LogIo::Sync(members));
         }
     }
 

@@ -22,9 +22,9 @@ pub enum LogIo {
         /// The bytes.
         data: Buf,
     },
-    /// Make all completed writes durable, on all members that work. It is completed once all are done. At most one sync
-    /// is under way.
-    Sync,
+    /// Make all completed writes durable on these members, which are all that have any. It is completed once all are
+    /// done. At most one sync is under way.
+    Sync(Vec<MemberId>),
     /// These bytes are no longer needed.
     Trim {
         /// The first byte.

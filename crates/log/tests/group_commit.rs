@@ -19,7 +19,7 @@ fn wanted(log: &mut Log) -> (Vec<WriteId>, usize) {
     for io in log.take_io() {
         match io {
             LogIo::Write { id, .. } => writes.push(id),
-            LogIo::Sync => syncs += 1,
+            LogIo::Sync(_) => syncs += 1,
             LogIo::Trim { .. } => {}
         }
     }

@@ -3,16 +3,13 @@
 
 use headpond_base::{Errno, MemberId, Redundancy};
 use headpond_format::{Member, MemberState, Members, SegmentRow};
-use headpond_log::Mutation;
+use headpond_log::{Log, Mutation};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::membership::{MembersChange, Next};
 use crate::purpose::Purpose;
 use crate::request::{Reply, RequestId};
-
-/// A pool of fewer segments cannot reclaim any.
-const SEGMENTS_LEAST: usize = 12;
 
 /// How many slots a member has within so many bytes of its device.
 fn slots_of(row: &Member, bytes: u64, segment_bytes: u32) -> Option<u32> {
@@ -63,7 +60,6 @@ impl Engine {
     pub(crate) fn told_of_members(&mut self, generation: u64, outcome: &Outcome) {
         let failed = matches!(outcome, Outcome::Failed(_));
         if self.membership.told(generation, failed, self.now) {
-            self.store.go_on_without_lost_members();
             self.size_changed();
         }
     }
@@ -116,7 +112,7 @@ impl Engine {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
                 let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
                 let left = self.store.log().segments().usable() + used as usize - row.used as usize;
-                if used == 0 || used >= row.used || left < SEGMENTS_LEAST {
+                if used == 0 || used >= row.used || left < Log::SEGMENTS_LEAST {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, used);
@@ -124,7 +120,7 @@ impl Engine {
             MembersChange::Remove(member) => {
                 let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
                 let open = if row.state == MemberState::InUse { row.used as usize } else { 0 };
-                if self.store.log().segments().usable() - open < SEGMENTS_LEAST {
+                if self.store.log().segments().usable() - open < Log::SEGMENTS_LEAST {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, 0);
@@ -168,10 +164,26 @@ impl Engine {
         self.answer(id, Reply::Done);
     }
 
+    /// Lets requests hear what is durable, once the origin and the superblock know what has one copy only.
+    pub(crate) fn release_syncs(&mut self) {
+        if self.store.log().has_lone_batches() && !self.checkpoints.claims_copies() {
+            self.store.lone_batches_are_known();
+        }
+        let log = self.store.log();
+        if log.is_held() && self.membership.is_settled() && !log.has_lone_batches() {
+            self.store.go_on_without_lost_members();
+        }
+    }
+
     /// Goes on with what was asked for, and with the emptying that an earlier use began.
     pub(crate) fn pump_members(&mut self) {
         if let Some(generation) = self.membership.tell_again(self.now) {
             self.tell_of_members(generation);
+        }
+        if !self.store.takes_writes()
+            && let Some(request) = self.membership.take_asked()
+        {
+            return self.answer(request, Reply::Failed(Errno::IO));
         }
         if self.membership.is_idle() || !self.life.has_served() || self.life.is_ending() {
             return;
@@ -219,7 +231,8 @@ impl Engine {
         }
     }
 
-    /// Dirty blocks that one member has, where two should. None if one is all that is asked for.
+    /// Dirty blocks that one member has, where two should. None if one is all that is asked for. At least 1 while the
+    /// loss of a member would be one of more than clean blocks, for whichever reason.
     #[must_use]
     pub fn exposed_blocks(&self) -> u64 {
         let log = self.store.log();
@@ -227,7 +240,9 @@ impl Engine {
             return 0;
         }
         let exposed = log.segments().iter().filter(|(id, _)| log.is_exposed(*id));
-        exposed.map(|(_, segment)| u64::from(segment.dirty)).sum()
+        let blocks: u64 = exposed.map(|(_, segment)| u64::from(segment.dirty)).sum();
+        let is_known = self.checkpoints.host_copies() > 1 && self.membership.is_settled() && !log.is_held();
+        blocks.max(u64::from(!is_known || !log.is_double()))
     }
 
     /// All members that the pool has had.

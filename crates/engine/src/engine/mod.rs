@@ -85,9 +85,12 @@ pub struct Engine {
 
 impl Engine {
     fn new(mut store: Store, checkpoints: Checkpoints, membership: Membership, config: Config, now: Nanos) -> Self {
-        let (host_segments, early_blocks) = (config.host_segments, config.early_blocks);
+        let early_blocks = config.early_blocks;
+        // With several members, as many segments are filled at once as keep them all busy.
+        let copies = if store.log().is_to_mirror(config.redundancy) { 2 } else { 1 };
+        let host_segments = config.host_segments.max(store.log().working().len() / copies);
         store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, early_blocks });
-        let (data_blocks, usable) = room_of(&store, config.host_segments);
+        let (data_blocks, usable) = room_of(&store, host_segments);
         let keep = Keep::new(&config, data_blocks, usable, now);
         let mut engine = Self {
             config,
@@ -328,6 +331,7 @@ impl Engine {
                     self.reclaiming().pump();
                 }
                 self.pump_checkpoint();
+                self.release_syncs();
                 self.pump_members();
                 self.accept();
                 self.wake_stop();
@@ -420,7 +424,7 @@ impl Engine {
 
     /// The pool has another size now.
     fn size_changed(&mut self) {
-        let (data_blocks, usable) = room_of(&self.store, self.config.host_segments);
+        let (data_blocks, usable) = room_of(&self.store, self.store.log().host_segments());
         self.keep.resize(data_blocks, usable);
     }
 
@@ -484,12 +488,11 @@ impl Engine {
         for io in self.store.take_log_io() {
             match io {
                 LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
-                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.synced(),
-                LogIo::Sync if Mutation::SyncOneDevice.is_planted(self.config.mutation) => {
-                    let first = self.store.log().working();
-                    self.outbox.sync_flash(Purpose::LogSync, &first[..1]);
+                LogIo::Sync(_) if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.synced(),
+                LogIo::Sync(members) if Mutation::SyncOneDevice.is_planted(self.config.mutation) => {
+                    self.outbox.sync_flash(Purpose::LogSync, &members[..1]);
                 }
-                LogIo::Sync => self.sync_all_members(Purpose::LogSync),
+                LogIo::Sync(members) => self.outbox.sync_flash(Purpose::LogSync, &members),
                 LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }
         }

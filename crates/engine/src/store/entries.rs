@@ -128,18 +128,23 @@ impl Store {
     }
 
     /// Host batches get so many copies, from the next segment on.
-    pub(crate) const fn set_redundancy(&mut self, redundancy: Redundancy) {
+    pub(crate) fn set_redundancy(&mut self, redundancy: Redundancy) {
         self.log.set_redundancy(redundancy);
     }
 
     /// The list of members without those that were lost is durable, here and at the origin.
-    pub(crate) const fn go_on_without_lost_members(&mut self) {
+    pub(crate) fn go_on_without_lost_members(&mut self) {
         self.log.go_on_without();
     }
 
     /// Members are not here: nothing is told to be durable before the list without them is.
     pub(crate) fn begins_without_members(&mut self) {
         self.log.hold();
+    }
+
+    /// The superblock says that host batches may have one copy.
+    pub(crate) const fn lone_batches_are_known(&mut self) {
+        self.log.lone_batches_are_known();
     }
 
     /// No segment is weak.

@@ -268,7 +268,7 @@ impl World {
                     self.lives.insert((segment as u32, life));
                     self.unsynced.push(Unsynced { id, offset: offset as usize, data, completed: false });
                 }
-                LogIo::Sync => {
+                LogIo::Sync(_) => {
                     assert!(self.syncing.is_none(), "seed {}: two syncs at once", self.number);
                     let covered = self.unsynced.iter().filter(|write| write.completed).map(|write| write.id);
                     self.syncing = Some(covered.collect());
