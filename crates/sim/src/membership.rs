@@ -255,8 +255,14 @@ impl Sim<'_> {
             }
         }
         // A lost member that the pool had not noticed, and that is back.
-        if self.world.losses.lost.is_some_and(|lost| self.world.flash.member_of(lost).is_some()) {
+        let flash = &self.world.flash;
+        let is_back = |lost: usize| flash.member_of(lost).is_some() && flash.all()[lost].health == Health::Well;
+        if self.world.losses.lost.is_some_and(is_back) {
             self.world.losses.lost = None;
+        }
+        if self.world.losses.uncovered && self.world.flash.all().iter().any(|device| device.health != Health::Well) {
+            // What one life excuses, the next meets again.
+            self.world.injected.flash_write += 1;
         }
         Ok(())
     }
