@@ -197,12 +197,12 @@ impl Sim<'_> {
 
     /// A start was refused. Returns whether that is right, because a member is missing whose loss costs data: the
     /// operator then brings the device back.
-    pub(crate) fn brings_back_missing(&mut self, why: &Refusal) -> bool {
+    pub(crate) fn brings_back_missing(&mut self, why: &str) -> bool {
         let missing = self.world.flash.missing();
         if !self.world.losses.uncovered || missing.is_empty() {
             return false;
         }
-        self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why:?}"));
+        self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why}"));
         for index in missing {
             self.world.flash.all_mut()[index].health = Health::Well;
         }
