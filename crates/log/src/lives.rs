@@ -42,7 +42,12 @@ pub(crate) fn find_lives(
     let here: Vec<bool> = (0..superblock.members.given())
         .map(|index| present.has(MemberId(u16::try_from(index).unwrap_or(u16::MAX))))
         .collect();
-    let is_here = |segment: SegmentId| here[usize::from(addresses.home(segment).member.0)];
+    let used: Vec<u32> = superblock.members.iter().map(|(_, member)| member.used).collect();
+    let is_here = |segment: SegmentId| {
+        let home = addresses.home(segment);
+        let member = usize::from(home.member.0);
+        here[member] && home.slot < used[member]
+    };
     let ids = || (0..rows.len()).map(|index| SegmentId(u32::try_from(index).unwrap_or(u32::MAX)));
     let mut next_generation = head.next_generation;
     // Of each slot, by the segment that is at home in it: who took it since the checkpoint.

@@ -330,9 +330,9 @@ impl Engine {
                 if !self.checkpoints.starting() {
                     self.reclaiming().pump();
                 }
-                self.pump_checkpoint();
                 self.release_syncs();
                 self.pump_members();
+                self.pump_checkpoint();
                 self.accept();
                 self.wake_stop();
                 self.emit_log_io();
