@@ -8,8 +8,7 @@ use headpond_engine::{
 };
 use headpond_format::{Address, Identity, Member, MemberName, MemberState, OriginName, Witness};
 
-use crate::marker::POOL;
-use crate::scenario::Scenario;
+use crate::scenario::{POOL, Scenario};
 
 /// A running engine.
 pub(crate) trait UnderTest {
