@@ -14,8 +14,8 @@ use crate::log::Log;
 use crate::mutation::Mutation;
 
 impl Log {
-    /// A pool of fewer segments cannot reclaim any: it takes no writes.
-    pub const SEGMENTS_LEAST: usize = 12;
+    /// In a pool of fewer segments reclaim would free fewer than a write waits for: it takes no writes.
+    pub const SEGMENTS_LEAST: usize = 16;
 
     /// Sets how many members have each host batch, from the next segment on.
     pub fn set_redundancy(&mut self, redundancy: Redundancy) {

@@ -183,7 +183,7 @@ impl UnderTest for Engine {
     }
 
     fn waiting(&self) -> String {
-        self.requests_shown()
+        format!("{}\n{:?}\n{:?}", self.requests_shown(), Self::members(self), self.stats())
     }
 }
 
