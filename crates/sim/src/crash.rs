@@ -434,7 +434,7 @@ impl Sim<'_> {
         let first = loop {
             match self.recover_from(&here).and_then(|found| self.judged(found)) {
                 Ok(first) => break first,
-                Err(why) if self.brings_back_missing(&why) => here = self.world.flash.here(),
+                Err(why) if self.brings_back_missing(&why.0) => here = self.world.flash.here(),
                 Err(why) => return self.no_recovery(&why),
             }
         };

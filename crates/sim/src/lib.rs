@@ -77,6 +77,12 @@ pub struct HistorySums {
     pub gaps: u64,
     /// Starts that did on flash what the last process had left in memory.
     pub takeovers: u64,
+    /// Members that were lost, losses that the pool made up for, and lists of members that came to count.
+    pub losses: u64,
+    /// See `losses`.
+    pub repairs: u64,
+    /// See `losses`.
+    pub lists: u64,
     /// Stops in order.
     pub stops: u64,
     /// Times that an engine was started from a pool.
@@ -119,6 +125,9 @@ impl HistorySums {
         self.crashes += other.crashes;
         self.gaps += other.gaps;
         self.takeovers += other.takeovers;
+        self.losses += other.losses;
+        self.repairs += other.repairs;
+        self.lists += other.lists;
         self.stops += other.stops;
         self.recoveries += other.recoveries;
         self.flushes += other.flushes;
@@ -143,7 +152,8 @@ impl fmt::Display for HistorySums {
         write!(
             f,
             "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
-             {} takeovers with batches left in memory, {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), \
+             {} takeovers with batches left in memory, {} members lost, {} of these made up for, {} lists of members, \
+             {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), \
              {} MiB read and checked, {} checkpoints, \
              {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
              {} events (digest {:016x})",
@@ -152,6 +162,9 @@ impl fmt::Display for HistorySums {
             self.at_risk,
             self.gaps,
             self.takeovers,
+            self.losses,
+            self.repairs,
+            self.lists,
             self.stops,
             self.recoveries,
             self.flushes,

@@ -3,13 +3,10 @@
 //!
 //! Keeps true: a pool that lacks something which another part of it was used for since is refused.
 
-use headpond_base::PoolId;
 use headpond_claim::ownership::{Allowed, Awaited, Drawn, Held, Ownership, Use, Whose, judge};
 
+use crate::scenario::POOL;
 use crate::under_test::Restored;
-
-/// The pool of every history.
-pub(crate) const POOL: PoolId = PoolId([7; 16]);
 
 /// The key of the origin.
 pub(crate) const KEY: Drawn = [9; 16];

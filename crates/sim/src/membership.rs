@@ -197,12 +197,12 @@ impl Sim<'_> {
 
     /// A start was refused. Returns whether that is right, because a member is missing whose loss costs data: the
     /// operator then brings the device back.
-    pub(crate) fn brings_back_missing(&mut self, why: &Refusal) -> bool {
+    pub(crate) fn brings_back_missing(&mut self, why: &str) -> bool {
         let missing = self.world.flash.missing();
         if !self.world.losses.uncovered || missing.is_empty() {
             return false;
         }
-        self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why:?}"));
+        self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why}"));
         for index in missing {
             self.world.flash.all_mut()[index].health = Health::Well;
         }
@@ -240,7 +240,7 @@ impl Sim<'_> {
         self.world.trace(|| format!("members {places:?} of devices {here:?}, list {:?}", restored.members()));
         for (device, place) in here.iter().zip(&places) {
             if place.is_some() && self.world.losses.left_behind.contains(device) && !self.damaged {
-                return Err(format!("device {device} is {place:?}, and the pool answered syncs without it"));
+                return Err(format!("device {device} is {place:?}, and the pool durably went on without it"));
             }
         }
         self.world.flash.meet(&here, &places);
@@ -255,8 +255,14 @@ impl Sim<'_> {
             }
         }
         // A lost member that the pool had not noticed, and that is back.
-        if self.world.losses.lost.is_some_and(|lost| self.world.flash.member_of(lost).is_some()) {
+        let flash = &self.world.flash;
+        let is_back = |lost: usize| flash.member_of(lost).is_some() && flash.all()[lost].health == Health::Well;
+        if self.world.losses.lost.is_some_and(is_back) {
             self.world.losses.lost = None;
+        }
+        if self.world.losses.uncovered && self.world.flash.all().iter().any(|device| device.health != Health::Well) {
+            // What one life excuses, the next meets again.
+            self.world.injected.flash_write += 1;
         }
         Ok(())
     }
@@ -271,7 +277,7 @@ impl Sim<'_> {
         if let Ok(found) = self.recover_from(&[device])
             && self.world.marker.judge(&*found).is_ok()
         {
-            return Err(format!("device {device} alone passes for the pool, which answered syncs without it"));
+            return Err(format!("device {device} alone passes for the pool, which durably went on without it"));
         }
         Ok(())
     }

@@ -66,6 +66,7 @@ pub(crate) fn run_scenario(
     summary.hash = sim.world.hash;
     summary.steps = sim.world.steps;
     summary.segments = sim.world.flash.segments_opened();
+    [summary.losses, summary.repairs, summary.lists] = sim.world.losses.counts;
     summary.undecided = u64::from(result.is_err() && sim.world.undecidable);
     match result {
         Err(what) if !sim.world.undecidable => Err(Failure { seed, options: options.clone(), at, what }),
@@ -107,8 +108,11 @@ impl Sim<'_> {
 
     /// One operation.
     fn operate(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let mut steps = 0_u64;
         while self.requests.len() >= self.scenario.concurrency {
-            if !self.step()? {
+            steps += 1;
+            // So long only what is never answered takes; that is for `drain` to find.
+            if steps > 400_000 || !self.step()? {
                 self.drain()?;
             }
         }

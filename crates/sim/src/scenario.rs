@@ -3,7 +3,7 @@
 //! Every run leaves most things out and does the rest often (swarm testing, Groce et al. 2012). Rare combinations
 //! come sooner than from one even mix.
 
-use headpond_base::{CacheMode, Nanos, Redundancy};
+use headpond_base::{CacheMode, Nanos, PoolId, Redundancy};
 use headpond_engine::{
     Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy, TailSlots,
 };
@@ -271,6 +271,9 @@ fn tail_slots(seed: u64, wanted: Option<bool>) -> Option<TailSlots> {
     let drawn = rng.chance(600);
     wanted.unwrap_or(drawn).then(|| *rng.pick(&slots))
 }
+
+/// The pool of every history.
+pub(crate) const POOL: PoolId = PoolId([7; 16]);
 
 /// The user of requests. Not the superuser, so that destage's writes differ from those that bypass the pool.
 pub(crate) const USER: u32 = 1000;

@@ -62,7 +62,12 @@ impl Sim<'_> {
     pub(crate) fn redo(&mut self) -> Result<(), String> {
         while let Some(outliving) = &mut self.world.outliving {
             let left = outliving.left()?;
-            self.check_use(&left)?;
+            if let Err(why) = self.check_use(&left) {
+                if self.brings_back_missing(&why) {
+                    continue;
+                }
+                return Err(why);
+            }
             self.world
                 .trace(|| format!("redo  {:?}", left.writes.iter().map(|write| &write.places).collect::<Vec<_>>()));
             let mut failing = self.deaths.chance(150).then(|| self.deaths.below(left.writes.len() as u64 + 1));

@@ -8,8 +8,7 @@ use headpond_engine::{
 };
 use headpond_format::{Address, Identity, Member, MemberName, MemberState, OriginName, Witness};
 
-use crate::marker::POOL;
-use crate::scenario::Scenario;
+use crate::scenario::{POOL, Scenario};
 
 /// A running engine.
 pub(crate) trait UnderTest {
@@ -301,7 +300,7 @@ impl Maker for Real {
     fn recover(&self, devices: Vec<Device<'_>>, mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
         let count = devices.len();
         let refused = |error: RecoverError| Refusal(format!("{error:?}"));
-        let mut present = Present::muster(devices).map_err(refused)?;
+        let mut present = Present::muster_mutated(devices, mutation).map_err(refused)?;
         let places = (0..count).map(|device| present.member_of(device)).collect();
         let recovered = recover_members(&mut present, mutation).map_err(refused)?;
         Ok(Box::new(Found { recovered, places }))

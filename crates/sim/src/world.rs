@@ -237,6 +237,7 @@ impl World {
     fn start(&mut self, effect: Effect) -> Result<(), String> {
         let mut reach = None;
         let mut early = None;
+        let of_effect = |why: String| format!("{why}: {effect:?}");
         let (ticket, member) = match &effect {
             Effect::Reply { request, reply } => {
                 if let Some(file) = self.opening.remove(request)
@@ -253,7 +254,7 @@ impl World {
             Effect::FlashTrim { at, len } => {
                 // A part of its own, so that seeds keep their histories.
                 let heeded = Rng::for_part(self.rng.clone().next(), 2).chance(500);
-                let device = self.flash.of_mut(at.member)?;
+                let device = self.flash.of_mut(at.member).map_err(of_effect)?;
                 let heeded = heeded && device.refuses(true).is_none();
                 return if heeded { device.flash.trim(at.offset, *len) } else { Ok(()) };
             }
@@ -274,15 +275,15 @@ impl World {
                 return Ok(());
             }
             Effect::FlashRead { ticket, at, len } => {
-                self.flash.start_read(*at, ticket.0, u64::from(*len))?;
+                self.flash.start_read(*at, ticket.0, u64::from(*len)).map_err(of_effect)?;
                 (*ticket, Some(at.member))
             }
             Effect::FlashWrite { ticket, at, data } => {
-                self.flash.start_write(*at, ticket.0, data.clone())?;
+                self.flash.start_write(*at, ticket.0, data.clone()).map_err(of_effect)?;
                 (*ticket, Some(at.member))
             }
             Effect::FlashSync { ticket, member } => {
-                self.flash.start_sync(*member, ticket.0)?;
+                self.flash.start_sync(*member, ticket.0).map_err(of_effect)?;
                 (*ticket, Some(*member))
             }
             Effect::OriginRead { ticket, object, offset, len } => {

@@ -78,7 +78,7 @@ fn zeros_that_count_as_clean_with_what_was_written_into_them_are_found() {
     is_found_by(&planted(Mutation::CleanWrittenZeros));
 }
 
-/// Histories with several host segments open, on several devices in most.
+/// Histories with several host segments open.
 fn with_several_segments(mutation: Mutation) -> Options {
     Options { host_segments: Some(4), ..planted(mutation) }
 }
@@ -96,9 +96,4 @@ fn a_recovery_that_follows_each_segment_by_itself_is_found() {
 #[test]
 fn a_volume_whose_witness_is_not_compared_is_found() {
     is_found_by(&Options { volumes: Some(true), ..planted(Mutation::BelieveVolumes) });
-}
-
-#[test]
-fn a_sync_that_is_answered_by_the_first_of_several_devices_is_found() {
-    is_found_by(&with_several_segments(Mutation::SyncOneDevice));
 }

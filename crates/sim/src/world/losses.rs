@@ -32,6 +32,8 @@ pub(crate) struct Losses {
     rotten: bool,
     /// Devices that the pool durably went on without: nobody must believe them again.
     pub(crate) left_behind: BTreeSet<usize>,
+    /// Losses, repairs, and lists that were told.
+    pub(crate) counts: [u64; 3],
     /// Those that a list which is being told leaves behind, by its generation.
     leaving: (u64, Vec<usize>),
 }
@@ -47,6 +49,7 @@ impl Losses {
             uncovered: false,
             rotten: false,
             left_behind: BTreeSet::new(),
+            counts: [0; 3],
             leaving: (0, Vec::new()),
         }
     }
@@ -91,6 +94,7 @@ impl World {
         }
         self.trace(|| format!("device {device} is lost"));
         self.losses.lost = Some(device);
+        self.losses.counts[0] += 1;
         true
     }
 
@@ -152,6 +156,7 @@ impl World {
     /// It is known there.
     pub(crate) fn list_was_told(&mut self, generation: u64) {
         self.marker.told(generation);
+        self.losses.counts[2] += 1;
         if self.losses.leaving.0 == generation {
             self.losses.left_behind.extend(self.losses.leaving.1.drain(..));
         }
@@ -165,6 +170,7 @@ impl World {
         if state.is_none_or(|member| member.state == MemberState::Gone) && core.exposed_blocks() == 0 {
             self.trace(|| "the pool has made up for the loss".into());
             self.losses.lost = None;
+            self.losses.counts[1] += 1;
         }
     }
 }
