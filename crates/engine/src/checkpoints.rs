@@ -280,9 +280,10 @@ impl Checkpoints {
         self.superblock.host_copies > 1 || self.running.as_ref().is_some_and(|running| running.host_copies > 1)
     }
 
-    /// How many members have each host batch after the checkpoint that counts, at least.
-    pub(crate) const fn host_copies(&self) -> u8 {
-        self.superblock.host_copies
+    /// How many members have each host batch, at least, by the superblock that a crash would leave.
+    pub(crate) fn host_copies(&self) -> u8 {
+        let running = self.running.as_ref().map_or(u8::MAX, |running| running.host_copies);
+        self.superblock.host_copies.min(running)
     }
 
     /// Packs records as the settings say, as soon as the superblock allows it.

@@ -59,12 +59,13 @@ impl Log {
         self.lone_batches = false;
     }
 
-    /// Whether no member's loss loses a host batch, be it durable or not.
+    /// Whether the loss of any member loses no host batch, be it durable or not, and leaves room to go on.
     #[must_use]
     pub fn is_double(&self) -> bool {
         let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
-        self.open_of(Stream::Host).chain(unsynced).all(|id| self.copies_that_work(id) > 1)
+        self.segments.without_the_largest() >= Self::SEGMENTS_LEAST
+            && self.open_of(Stream::Host).chain(unsynced).all(|id| self.copies_that_work(id) > 1)
     }
 
     /// Whether host segments get a copy.

@@ -230,6 +230,13 @@ impl Segments {
         self.pairs = (all / 2).min(all - most);
     }
 
+    /// Segments that could still be opened or full without the largest member.
+    #[must_use]
+    pub fn without_the_largest(&self) -> usize {
+        let slots = |slots: &u32| *slots as usize;
+        self.open_slots.iter().map(slots).sum::<usize>() - self.open_slots.iter().map(slots).max().unwrap_or(0)
+    }
+
     /// Whether a segment has a place on a member that has fewer free ones than another: emptying it makes for pairs.
     #[must_use]
     pub fn is_on_a_scarce_member(&self, id: SegmentId) -> bool {
