@@ -80,7 +80,9 @@ fn in_a_browser_the_figures_are_those_of_status_and_a_daemon_that_is_gone_is_sai
     assert_eq!(browser.complaints, Vec::<String>::new());
 
     pond.kill(daemon);
-    wait_until("the page says so", || browser.text("#alerts").contains("The daemon does not answer. What you see is from"));
+    wait_until("the page says so", || {
+        browser.text("#alerts").contains("The daemon does not answer. What you see is from")
+    });
     assert_eq!(browser.value("document.body.classList.contains('gone')"), true);
     assert_eq!(browser.text("#state"), "no answer");
 
@@ -112,7 +114,9 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
         assert!(said.starts_with("HTTP/1.1 200 "), "{path}: {said}");
     }
     let Some(mut browser) = Browser::open(&format!("http://127.0.0.1:{port}/")) else { return };
-    wait_until("the page asks for the token", || browser.value("!!document.querySelector('input[type=password]')") == true);
+    wait_until("the page asks for the token", || {
+        browser.value("!!document.querySelector('input[type=password]')") == true
+    });
     let login = |token: &str| format!("{{const f = document.forms[0]; f.token.value = '{token}'; f.requestSubmit();}}");
     browser.value(&login("wrong"));
     wait_until("it was wrong", || browser.value("!!document.querySelector('[role=alert]')") == true);
@@ -142,7 +146,13 @@ fn the_history_outlives_the_daemon_and_a_flash_that_forgets_it_is_no_reason_to_r
     assert_eq!(json_at(port, "/api/now", "")["history"]["kept"], "pool");
     let written = |step| sum(port, step, "write_bytes");
     assert_eq!((written(10), written(300)), (1 << 20, 1 << 20));
-    let said = run(["rules".as_ref(), "add".as_ref(), pond.mnt().as_os_str(), "name=secret".as_ref(), "action=bypass".as_ref()]);
+    let said = run([
+        "rules".as_ref(),
+        "add".as_ref(),
+        pond.mnt().as_os_str(),
+        "name=secret".as_ref(),
+        "action=bypass".as_ref(),
+    ]);
     said.ok();
     assert!(!json_at(port, "/api/events", "").to_string().contains("secret"), "who sees the page must not see rules");
     pond.unmount(&[]).ok();

@@ -20,6 +20,9 @@ const ONE_EVENT: u32 = 3600;
 /// Seconds between two writes to the pool.
 const WRITE_EVERY: u32 = 60;
 
+/// How long the end of a mount waits for the last write.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
 const RINGS: [HistoryRing; 2] = [HistoryRing::Fine, HistoryRing::Coarse];
 
 /// Whether the history survives this daemon.
@@ -62,8 +65,17 @@ struct State {
     last_event: u32,
     written: u32,
     has_news: bool,
-    ended: bool,
+    life: Life,
     failed: bool,
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    Running,
+    Ending,
+    /// The last block is written.
+    Ended,
 }
 
 /// The row of a ring that time has not passed yet.
@@ -171,10 +183,10 @@ impl History {
     /// Waits for the next look: up to this time, or for news.
     pub(crate) fn wait(&self, most: Duration) -> Pace {
         let state = self.state();
-        let idle = |state: &mut State| !state.has_news && !state.ended;
+        let idle = |state: &mut State| !state.has_news && state.life == Life::Running;
         let waited = self.0.news.wait_timeout_while(state, most, idle);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.ended { Pace::Ended } else { Pace::Look }
+        if state.life == Life::Running { Pace::Look } else { Pace::Ended }
     }
 
     /// Writes what changed to the pool, if it is time or there is news.
@@ -210,13 +222,24 @@ impl History {
         }
     }
 
-    /// Ends it, with the last look and event.
+    /// Ends it, with the last look and event. Waits a moment for the thread that writes, and no longer: a flash that
+    /// hangs must not keep a mount from its end.
     pub(crate) fn end(&self, look: &Look, kind: EventKind, text: &str) {
         self.look(look);
         self.note(kind, 1, text);
-        self.state().ended = true;
+        let mut state = self.state();
+        state.life = Life::Ending;
         self.0.news.notify_all();
+        if self.0.file.is_some() {
+            drop(self.0.news.wait_timeout_while(state, LAST_WRITE, |state| state.life != Life::Ended));
+        }
+    }
+
+    /// Writes the last blocks. The thread that looks at the counters calls it after [`Pace::Ended`].
+    pub(crate) fn finish(&self) {
         self.write();
+        self.state().life = Life::Ended;
+        self.0.news.notify_all();
     }
 
     /// The rows of a ring from one time on.

@@ -424,7 +424,7 @@ fn keep_history(service: &Service, after_crash: bool) -> Result<(), Refusal> {
             service.history.look(&service.look_for_history());
             service.history.write_if_due();
             if service.history.wait(LOOK_EVERY) == Pace::Ended {
-                return;
+                return service.history.finish();
             }
         }
     };

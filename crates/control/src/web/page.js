@@ -167,10 +167,11 @@ function drawNow() {
   const by = { 'nothing-dirty': 'nothing is dirty', 'running': 'at the pace of the flush that runs', 'fastest-of-week': `at ${bytes(now.flush.fastest_bytes_per_second)}/s, the fastest of the week`, 'unknown': 'no destage yet to tell by' }[now.flush.by];
   const longest = Math.max(0, ...Object.values(latency).map(one => one.max_seconds));
   const saved = now.saved;
+  const p99 = lately && Math.max(lately.read_p99_ns, lately.write_p99_ns, lately.sync_p99_ns);
   fill('tiles',
     tile('Hit ratio, 5 minutes', ratio == null ? '–' : percent(ratio), [figure('hit_ratio', s.hit_ratio, `${percent(s.hit_ratio)} since the start`)]),
     tile('Requests', seconds ? `${count(requests)}/s` : '–', [`${count(origin)} a second at the origin`, `${m.requests_under_way} under way`]),
-    tile('p99, 5 minutes', lately ? nanos(Math.max(lately.read_p99_ns, lately.write_p99_ns, lately.sync_p99_ns)) : '–',
+    tile('p99, 5 minutes', p99 ? nanos(p99) : '–',
       [`longest since the start ${nanos(longest * 1e9)}`, `${count(m.stalls_total)} writes waited for room`]),
     tile('Dirty: on flash alone', bytes(s.dirty_bytes), [`in ${some(s.dirty_files, 'file')}`, age > 0 ? `the oldest ${duration(age)}` : 'nothing waits'],
       { figure: 'dirty_bytes', value: s.dirty_bytes, mood: late || full ? 'warn' : '' }),

@@ -50,6 +50,11 @@ fn column<'a>(rows: &'a [HistoryRow], name: &str) -> impl Iterator<Item = u64> +
     rows.iter().map(move |row| row.values[at])
 }
 
+/// The sum of a column. Rows are read from flash, where anything may lie.
+fn total(rows: &[HistoryRow], name: &str) -> u64 {
+    column(rows, name).fold(0, u64::saturating_add)
+}
+
 fn latency(numbers: &Numbers) -> Value {
     let few = |(name, latency): (&String, &crate::LatencyDistribution)| {
         let few: Map<_, _> = latency.few().into_iter().map(|(what, value)| (what.to_owned(), json!(value))).collect();
@@ -80,14 +85,14 @@ fn saved(numbers: &Numbers) -> Value {
 
 /// What a larger pool would have saved of the misses lately.
 fn working_set(status: &Status, day: &[HistoryRow]) -> Value {
-    let missed: u64 = column(day, "miss_bytes").sum();
+    let missed = total(day, "miss_bytes");
     let step = |name: &str, more: u64| {
-        let saved = column(day, name).sum::<u64>().min(missed);
+        let saved = total(day, name).min(missed);
         let share = if missed == 0 { 0.0 } else { saved as f64 / missed as f64 };
         json!({ "more_bytes": more, "saved_bytes": saved, "saved_share_of_misses": share })
     };
     json!({
-        "seconds": column(day, "covered_ms").sum::<u64>() / 1000,
+        "seconds": total(day, "covered_ms") / 1000,
         "missed_bytes": missed,
         "larger": [
             step("regretted_quarter_bytes", status.capacity_bytes / 4),
