@@ -58,8 +58,8 @@ fn an_address_that_is_taken_refuses_the_mount_and_nothing_is_made() {
     let pond = Pond::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    pond.mount(&["--size", SIZE, "--metrics", &address]).refused(1, &["--metrics", &address]);
-    pond.mount(&["--size", SIZE, "--metrics", "nowhere"]).refused(2, &["--metrics"]);
+    pond.mount(&["--size", SIZE, "--http", &address]).refused(1, &["--http", &address]);
+    pond.mount(&["--size", SIZE, "--http", "nowhere"]).refused(2, &["--http"]);
     assert!(!pond.flash().exists() && pond.marker().is_none());
 }
 

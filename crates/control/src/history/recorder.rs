@@ -119,8 +119,15 @@ impl History {
 
     fn over(area: HistoryArea, file: Option<(File, u64)>) -> Self {
         let last_event = area.events().last().map_or(0, |event| event.number);
-        let state =
-            State { area, open: [None, None], last_event, written: 0, has_news: false, ended: false, failed: false };
+        let state = State {
+            area,
+            open: [None, None],
+            last_event,
+            written: 0,
+            has_news: false,
+            life: Life::Running,
+            failed: false,
+        };
         Self(Arc::new(Shared { state: Mutex::new(state), news: Condvar::new(), file, writing: Mutex::new(()) }))
     }
 

@@ -18,7 +18,7 @@ const FASTEST_OF: u32 = 7 * 86_400;
 /// The mount as it is now.
 pub(super) fn now(service: &Service) -> Value {
     service.history.look(&service.look_for_history());
-    let (status, numbers) = (service.status(), service.numbers_of_mount());
+    let (status, numbers) = (without_names(service.status()), service.numbers_of_mount());
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let week = since(service, FASTEST_OF, &time);
     let kept = match service.history.kept() {
@@ -37,6 +37,14 @@ pub(super) fn now(service: &Service) -> Value {
         "settings": numbers.settings,
         "status": status,
     })
+}
+
+/// The status without names of files and directories below the origin: the page may be open to every user of this
+/// machine, who may not list them.
+fn without_names(mut status: Status) -> Status {
+    status.nested_origins.clear();
+    status.flushes.iter_mut().for_each(|flush| flush.path.clear());
+    status
 }
 
 fn since(service: &Service, seconds: u32, time: &Duration) -> Vec<HistoryRow> {
