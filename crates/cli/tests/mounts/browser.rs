@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::lacking::lacks_nothing;
+use crate::pond::wait_until;
 
 /// How long an answer may take at most: only to end a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -84,7 +85,6 @@ impl Browser {
         loop {
             let said = self.from.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no answer to {method} {params}"));
             if said["id"] == self.asked {
-                assert!(said["error"].is_null(), "{method} {params}: {said}");
                 return said["result"].clone();
             }
             match said["method"].as_str() {
@@ -95,29 +95,32 @@ impl Browser {
         }
     }
 
-    /// The value of an expression in the page.
-    #[track_caller]
+    /// The value of an expression in the page; null if it has none yet, because the page is still on its way.
     pub fn value(&mut self, expression: &str) -> Value {
-        let result = self.ask("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }));
-        assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
-        result["result"]["value"].clone()
+        self.ask("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }))["result"]["value"]
+            .clone()
     }
 
-    /// The text of a part of the page.
-    #[track_caller]
+    /// The text of a part of the page; empty while it is not there.
     pub fn text(&mut self, selector: &str) -> String {
-        let expression = format!("document.querySelector('{selector}').textContent");
+        let expression = format!("document.querySelector('{selector}')?.textContent");
         self.value(&expression).as_str().unwrap_or_default().to_owned()
     }
 
-    /// Writes a picture of the whole page, so wide, at a theme.
-    pub fn picture(&mut self, width: u32, theme: &str, to: &Path) {
+    /// Waits until the page has shown the mount.
+    pub fn wait_for_figures(&mut self) {
+        wait_until("the page has asked", || self.value("+document.body?.dataset.turns > 0") == true);
+    }
+
+    /// Writes a picture of the page, so wide and at most so high, at a theme.
+    pub fn picture(&mut self, (width, most): (u32, u64), theme: &str, to: &Path) {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
         self.ask("Emulation.setEmulatedMedia", &media);
         let mut metrics = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500 });
         self.ask("Emulation.setDeviceMetricsOverride", &metrics);
         std::thread::sleep(Duration::from_secs(1));
-        metrics["height"] = self.value("document.documentElement.scrollHeight");
+        let height = self.value("document.documentElement.scrollHeight").as_u64().unwrap_or(most);
+        metrics["height"] = height.min(most).into();
         self.ask("Emulation.setDeviceMetricsOverride", &metrics);
         std::thread::sleep(Duration::from_secs(1));
         let picture = self.ask("Page.captureScreenshot", &json!({ "format": "png" }));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ fn in_a_browser_the_figures_are_those_of_status_and_a_daemon_that_is_gone_is_sai
     write_and_sync(&pond.mnt().join("file"), &pattern(3 << 20, 1));
     write_and_sync(&pond.mnt().join("other"), &pattern(5000, 2));
     let Some(mut browser) = Browser::open(&format!("http://{address}/")) else { return };
-    wait_until("the page has asked", || browser.value("+document.body.dataset.turns > 0") == true);
+    browser.wait_for_figures();
     let status = pond.status();
     for name in ["dirty_bytes", "cached_bytes", "used_bytes", "hit_ratio"] {
         let shown = browser.value(&format!("+document.querySelector('[data-figure={name}]').dataset.value"));
@@ -121,11 +121,11 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
     browser.value(&login("wrong"));
     wait_until("it was wrong", || browser.value("!!document.querySelector('[role=alert]')") == true);
     browser.value(&login(token));
-    wait_until("the page is shown", || browser.value("+document.body.dataset.turns > 0") == true);
+    browser.wait_for_figures();
     assert_eq!(browser.value("document.cookie"), "", "no script reads the cookie");
     browser.go(&format!("http://127.0.0.1:{port}/?token={token}"));
     wait_until("the token is out of the address", || {
-        browser.value("location.search === '' && +document.body.dataset.turns > 0") == true
+        browser.value("location.search === '' && +document.body?.dataset.turns > 0") == true
     });
 
     let before = pond.status();
@@ -150,7 +150,7 @@ fn the_history_outlives_the_daemon_and_a_flash_that_forgets_it_is_no_reason_to_r
     let bypass = ["name=secret", "action=bypass"].map(std::ffi::OsStr::new);
     run(["rules".as_ref(), "add".as_ref(), mnt.as_os_str()].into_iter().chain(bypass)).ok();
     std::fs::create_dir(mnt.join("secret")).unwrap();
-    run(["flush".as_ref(), mnt.join("secret").as_os_str()]).ok();
+    run(["flush".as_ref(), mnt.as_os_str(), "secret".as_ref()]).ok();
     for path in ["/api/events", "/api/now"] {
         let said = json_at(port, path, "").to_string();
         assert!(!said.contains("secret"), "who sees the page must not see names: {said}");
@@ -190,19 +190,22 @@ fn pictures_of_the_page() {
         fio.args(["--name=load", "--rw=randrw", "--bs=16k", "--size=320M", "--direct=1", "--time_based", "--fsync=4"]);
         fio.args([format!("--runtime={seconds}"), format!("--rwmixread={reads}"), format!("--rate_iops={rate}")]);
         fio.args([format!("--random_distribution={hot}"), format!("--filename={}", file.display())]);
-        assert!(fio.stdout(Stdio::null()).status().unwrap().success());
+        fio.stdout(Stdio::null()).spawn().unwrap()
     };
-    load(50, 70, "600,300", "zipf:1.1");
+    let wait = |mut fio: Child| assert!(fio.wait().unwrap().success());
+    wait(load(50, 70, "600,300", "zipf:1.1"));
     set(&pond, "flush-period=1m");
-    load(60, 95, "900,80", "random");
-    load(50, 60, "300,200", "zipf:1.2");
+    wait(load(60, 95, "900,80", "random"));
+    let last = load(90, 60, "300,200", "zipf:1.2");
+    std::thread::sleep(std::time::Duration::from_secs(60));
     let mut browser = Browser::open(&format!("http://{address}/")).unwrap();
-    wait_until("the page has asked", || browser.value("+document.body.dataset.turns > 0") == true);
+    browser.wait_for_figures();
     browser.value("document.querySelector('input[name=range]').click()");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    browser.picture(1100, "light", &docs.join("page-light.png"));
-    browser.picture(1100, "dark", &docs.join("page-dark.png"));
-    browser.picture(390, "light", &docs.join("page-phone.png"));
+    browser.picture((1100, 2400), "light", &docs.join("page-light.png"));
+    browser.picture((1100, 960), "dark", &docs.join("page-dark.png"));
+    browser.picture((390, 1300), "light", &docs.join("page-phone.png"));
     drop(browser);
+    wait(last);
     pond.unmount(&["--keep-dirty"]).ok();
 }

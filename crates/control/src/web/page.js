@@ -51,12 +51,15 @@ const clock = ms => new Date(ms).toLocaleTimeString([], { hour: '2-digit', minut
 const stamp = ms => new Date(ms).toLocaleString([], { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
 
 // What is known. `rows` holds, for each step, rows by their time.
-const known = { now: null, before: null, heard: 0, rows: { 10: new Map(), 300: new Map() }, columns: {}, events: [] };
+const known = { now: null, before: null, heard: 0, skew: 0, rows: { 10: new Map(), 300: new Map() }, columns: {}, events: [] };
 const RANGES = [['15 minutes', 900, 10], ['hour', 3600, 10], ['4 hours', 14400, 10], ['day', 86400, 300], ['week', 604800, 300]];
 const remembered = (name, otherwise) => { try { return localStorage.getItem('headpond-' + name) || otherwise; } catch { return otherwise; } };
 const remember = (name, value) => { try { localStorage.setItem('headpond-' + name, value); } catch { /* a browser that keeps nothing */ } };
 let range = RANGES.find(one => one[0] === remembered('range', 'hour')) || RANGES[1];
 let trouble = null;
+
+/** Seconds since 1970 by the daemon's clock: this machine's may be wrong. */
+const seconds = () => (Date.now() + known.skew) / 1000;
 
 async function ask(path) {
   const ended = new AbortController();
@@ -75,7 +78,7 @@ async function learnRows(step) {
   const said = await ask(`/api/history?step=${step}` + (last ? `&since=${last}` : ''));
   said.columns.forEach((name, at) => { known.columns[name] = at; });
   for (const row of said.rows) rows.set(row[0], row);
-  const oldest = Date.now() / 1000 - (step === 10 ? 15000 : 700000);
+  const oldest = seconds() - (step === 10 ? 15000 : 700000);
   for (const time of rows.keys()) if (time < oldest) rows.delete(time);
 }
 
@@ -87,6 +90,7 @@ async function turn() {
     known.before = known.now && known.now.status.pid === now.status.pid ? known.now : null;
     known.now = now;
     known.heard = Date.now();
+    known.skew = now.time_ms - known.heard;
     trouble = null;
     if (turns++ % 5 === 0) {
       await learnRows(10);
@@ -157,8 +161,8 @@ function drawNow() {
 
   const lately = bucket(recent(300));
   const ratio = lately && ratioOf(lately);
-  const seconds = known.before ? (now.time_ms - known.before.time_ms) / 1000 : 0;
-  const rate = name => seconds > 0 ? Math.max(0, m[name] - known.before.metrics[name]) / seconds : 0;
+  const passed = known.before ? (now.time_ms - known.before.time_ms) / 1000 : 0;
+  const rate = name => passed > 0 ? Math.max(0, m[name] - known.before.metrics[name]) / passed : 0;
   const requests = rate('reads_total') + rate('writes_total') + rate('syncs_total');
   const origin = rate('origin_reads_total') + rate('origin_writes_total') + rate('origin_syncs_total');
   const age = m.oldest_dirty_age_seconds;
@@ -170,10 +174,10 @@ function drawNow() {
   const p99 = lately && Math.max(lately.read_p99_ns, lately.write_p99_ns, lately.sync_p99_ns);
   fill('tiles',
     tile('Hit ratio, 5 minutes', ratio == null ? '–' : percent(ratio), [figure('hit_ratio', s.hit_ratio, `${percent(s.hit_ratio)} since the start`)]),
-    tile('Requests', seconds ? `${count(requests)}/s` : '–', [`${count(origin)} a second at the origin`, `${m.requests_under_way} under way`]),
+    tile('Requests', passed ? `${count(requests)}/s` : '–', [`${count(origin)} a second at the origin`, `${m.requests_under_way} under way`]),
     tile('p99, 5 minutes', p99 ? nanos(p99) : '–',
       [`longest since the start ${nanos(longest * 1e9)}`, `${count(m.stalls_total)} writes waited for room`]),
-    tile('Dirty: on flash alone', bytes(s.dirty_bytes), [`in ${some(s.dirty_files, 'file')}`, age > 0 ? `the oldest ${duration(age)}` : 'nothing waits'],
+    tile('Dirty data', bytes(s.dirty_bytes), [`in ${some(s.dirty_files, 'file')}`, age > 0 ? `the oldest ${duration(age)}` : 'nothing waits'],
       { figure: 'dirty_bytes', value: s.dirty_bytes, mood: late || full ? 'warn' : '' }),
     tile('A flush would take', now.flush.seconds == null ? '?' : duration(now.flush.seconds), by),
     tile('Origin I/Os saved', count(saved.saved), saved.requests ? `of ${count(saved.requests)} requests since the start` : 'no requests yet',
@@ -218,8 +222,8 @@ function drawEvents() {
 }
 
 // Rows, and several of them as one.
-function recent(seconds) {
-  const from = Date.now() / 1000 - seconds - 10;
+function recent(span) {
+  const from = seconds() - span - 10;
   return [...known.rows[10].values()].filter(row => row[0] >= from);
 }
 const MEDIANS = { read_p50_ns: 'reads', write_p50_ns: 'writes', sync_p50_ns: 'syncs' };
@@ -243,9 +247,11 @@ function ratioOf(row) {
 }
 /** The points of the range: each is one row or several, or null where the mount was not there. */
 function points(most) {
-  const [, seconds, step] = range;
-  const each = step * Math.max(1, Math.ceil(seconds / step / most));
-  const last = Math.floor(Date.now() / 1000 / each) * each, first = last - Math.floor(seconds / each) * each + each;
+  const [, span, step] = range;
+  const each = step * Math.max(1, Math.ceil(span / step / most));
+  // Up to the newest row, so that its successor, which is not asked for yet, is no gap.
+  const newest = Math.max(0, ...known.rows[step].keys()), now = seconds();
+  const last = Math.floor((now - newest < 3 * step ? newest : now) / each) * each, first = last - Math.floor(span / each) * each + each;
   const sorted = new Map();
   for (const row of known.rows[step].values()) {
     const time = Math.floor(row[0] / each) * each;
@@ -317,7 +323,7 @@ function draw(chart, width) {
     shown.push(svg('line', { class: 'grid', x1: left, x2: width - right, y1: y(mark), y2: y(mark) }),
       svg('text', { x: left - 6, y: y(mark) + 4, 'text-anchor': 'end' }, chart.unit(mark)));
   }
-  const [, seconds] = range, tick = { 900: 300, 3600: 900, 14400: 3600, 86400: 14400, 604800: 86400 }[seconds] * (width < 420 ? 2 : 1);
+  const [, span] = range, tick = { 900: 300, 3600: 900, 14400: 3600, 86400: 14400, 604800: 86400 }[span] * (width < 420 ? 2 : 1);
   const zone = new Date().getTimezoneOffset() * 60;
   for (let time = Math.ceil((first - zone) / tick) * tick + zone; time <= first + each * (made.length - 1); time += tick) {
     const at = x((time - first) / each), words = new Date(1000 * time);
