@@ -201,14 +201,15 @@ pub struct MountArgs {
     /// own user. If you are not root, /etc/fuse.conf must contain user_allow_other
     #[arg(long)]
     pub allow_other: bool,
-    /// Serve metrics for Prometheus over HTTP at this address, under /metrics, such as 127.0.0.1:9187. Everyone
-    /// on this machine can read them. If other machines can reach the address, add --metrics-token
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub metrics: Option<SocketAddr>,
-    /// A file with a token. Readers of the metrics must send it (`Authorization: Bearer TOKEN`). The file must
-    /// belong to you and have mode 600
-    #[arg(long, value_name = "FILE", requires = "metrics")]
-    pub metrics_token: Option<PathBuf>,
+    /// Serve a page that shows the mount, JSON for scripts, and /metrics for Prometheus over HTTP at this address,
+    /// such as 127.0.0.1:9187. Everyone on this machine can read them. If other machines can reach the address, add
+    /// --http-token
+    #[arg(long, visible_alias = "metrics", value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+    /// A file with a token. Scripts must send it (`Authorization: Bearer TOKEN`); a browser asks for it once. The file
+    /// must belong to you and have mode 600
+    #[arg(long, visible_alias = "metrics-token", value_name = "FILE", requires = "http")]
+    pub http_token: Option<PathBuf>,
     /// How headpond reads and writes the flash
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,

@@ -20,7 +20,9 @@
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
 use headpond_format::BLOCK_UNITS;
 use headpond_map::Slot;
-use headpond_policy::{Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas};
+use headpond_policy::{
+    Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Reach, Regrets,
+};
 
 use crate::config::Config;
 use crate::key::{block_of, key_of};
@@ -61,6 +63,8 @@ pub(crate) struct Keep {
     cache: Cache,
     quotas: Quotas,
     budget: FlashBudget,
+    /// What a larger pool would have kept.
+    reach: Reach,
     /// Blocks that are kept where none is packed.
     plain: u64,
     /// Blocks that may wait in memory without anybody having asked for them.
@@ -78,6 +82,7 @@ impl Keep {
             cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
             quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
             budget: FlashBudget::new(config.flash_write_limit, now),
+            reach: Reach::new(blocks),
             plain: capacity,
             unasked_most: (blocks / UNASKED_SHARE).min(UNASKED_MAX),
             learn_from: Some((ObjectId(0), Block(0))),
@@ -154,13 +159,20 @@ impl Keep {
         let now = self.cache.capacity() as u64;
         if fits.abs_diff(now) > now / CAPACITY_STEP || fits == self.plain && now != fits {
             let blocks = usize::try_from(fits).unwrap_or(usize::MAX);
-            self.cache.resize(blocks, Adaptive::memory_for(blocks));
+            if self.cache.resize(blocks, Adaptive::memory_for(blocks)) {
+                self.reach.resize(blocks);
+            }
         }
+    }
+
+    /// Misses that a larger pool would have saved.
+    pub(crate) const fn regrets(&self) -> Regrets {
+        self.reach.regrets()
     }
 
     /// Bytes of memory that it takes at its capacity.
     pub(crate) fn memory(&self) -> u64 {
-        (self.cache.memory() + self.quotas.memory()) as u64
+        (self.cache.memory() + self.quotas.memory() + self.reach.memory()) as u64
     }
 
     /// Whether there is still something of an earlier life to learn.
@@ -173,6 +185,7 @@ impl Keep {
 struct Pool<'a> {
     store: &'a mut Store,
     budget: &'a mut FlashBudget,
+    reach: &'a mut Reach,
     pinned: u16,
     evicted: &'a mut u64,
 }
@@ -194,6 +207,7 @@ impl Host for Pool<'_> {
 
     fn evicted(&mut self, key: Key) {
         let (object, block) = block_of(key);
+        self.reach.evicted(key);
         self.store.keep(object, block, false);
         self.store.let_go(key);
     }
@@ -244,9 +258,9 @@ pub(crate) struct Keeping<'a> {
 
 impl Keeping<'_> {
     fn parts(&mut self) -> (&mut Cache, &mut Quotas, Pool<'_>) {
-        let Keep { cache, quotas, budget, .. } = &mut *self.keep;
+        let Keep { cache, quotas, budget, reach, .. } = &mut *self.keep;
         let pinned = quotas.pins();
-        let pool = Pool { store: &mut *self.store, budget, pinned, evicted: &mut self.stats.evicted_blocks };
+        let pool = Pool { store: &mut *self.store, budget, reach, pinned, evicted: &mut self.stats.evicted_blocks };
         (cache, quotas, pool)
     }
 
@@ -263,6 +277,14 @@ impl Keeping<'_> {
         }
         self.count_for_class(object, block, Some(slot.class), by);
         comes_back
+    }
+
+    /// A block that has to come from the origin is asked for.
+    pub(crate) fn missed(&mut self, object: ObjectId, block: Block) {
+        if let Some(key) = key_of(object, block) {
+            self.keep.reach.missed(key);
+        }
+        self.touched(object, block);
     }
 
     /// A block that is not on flash is asked for.

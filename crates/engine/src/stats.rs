@@ -47,6 +47,16 @@ pub struct Stats {
     pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,
+    /// Missed blocks that a pool larger by a quarter would have had. Estimated from a sample of the evicted ones, as are
+    /// the next two. Each count has the one before in it.
+    #[serde(default)]
+    pub regretted_quarter_blocks: u64,
+    /// The same of a pool larger by a half.
+    #[serde(default)]
+    pub regretted_half_blocks: u64,
+    /// The same of a pool twice as large.
+    #[serde(default)]
+    pub regretted_double_blocks: u64,
     /// Bytes of data appended to the log: written by applications, let in, and moved.
     #[serde(default)]
     pub record_bytes: u64,

@@ -7,6 +7,7 @@
 mod atomic;
 mod batch;
 mod block_device;
+mod browser;
 mod by_mount;
 mod check;
 mod confined;
@@ -27,6 +28,7 @@ mod meanwhile;
 mod nested;
 mod numbers;
 mod package;
+mod page;
 mod panel;
 mod permissions;
 mod planted;

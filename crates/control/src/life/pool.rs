@@ -24,6 +24,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use super::succession::Left;
+use crate::history::History;
 use crate::origin::OriginRoot;
 use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
@@ -56,6 +57,7 @@ pub(crate) struct FoundPool<'a> {
     ready: Ready,
     live: LiveSettings,
     superblocks: Superblocks,
+    history: History,
 }
 
 /// What a worker has from those before it, and for those after it.
@@ -77,6 +79,7 @@ pub(crate) struct RunningPool {
     live: LiveSettings,
     faults: Option<FaultHandle>,
     superblocks: Superblocks,
+    history: History,
     beside: BesideOrigin,
     /// Two threads live as long as these: one keeps the note beside the origin up to date, the other watches the
     /// claim.
@@ -91,6 +94,8 @@ pub(crate) struct OpenedPool {
     pub(crate) kept_times: Vec<KeptTime>,
     /// What the operator should know.
     pub(crate) notes: Vec<String>,
+    /// Whether the pool's last use did not end in order.
+    pub(crate) after_crash: bool,
 }
 
 impl<'a> FoundPool<'a> {
@@ -135,6 +140,7 @@ impl<'a> FoundPool<'a> {
         let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
         let superblocks =
             Superblocks::of(flash.opened()).map_err(|error| Refusal::from_io("open once more", path, error))?;
+        let history = History::of(flash.opened(), &ready.recovered.superblock().geometry, ready.pool);
         let had_failed = failure.is_some();
         let (root, path) = (root.clone(), path.to_owned());
         Ok(Self {
@@ -151,6 +157,7 @@ impl<'a> FoundPool<'a> {
             ready,
             live,
             superblocks,
+            history,
         })
     }
 
@@ -205,6 +212,7 @@ impl<'a> FoundPool<'a> {
                 HowMany(dirty_files, "file")
             ));
         }
+        let after_crash = !ready.recovered.superblock().clean_stop;
         let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
@@ -228,10 +236,11 @@ impl<'a> FoundPool<'a> {
             live,
             faults,
             superblocks: self.superblocks,
+            history: self.history,
             beside: BesideOrigin { marker, note, claim },
             keeping: [keep, watch],
         };
-        Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes }))
+        Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes, after_crash }))
     }
 }
 
@@ -269,6 +278,11 @@ impl RunningPool {
     /// Its settings and rules.
     pub(crate) const fn settings(&self) -> &LiveSettings {
         &self.live
+    }
+
+    /// What it was like.
+    pub(crate) const fn history(&self) -> &History {
+        &self.history
     }
 
     /// The open flash, with its lock.

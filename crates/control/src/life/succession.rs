@@ -25,6 +25,7 @@ use crate::pool::ArenaTail;
 use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
 use crate::settings::MountPlan;
+use crate::web::Session;
 
 /// The descriptor of the FUSE connection.
 const CONNECTION: &str = "fuse";
@@ -34,6 +35,9 @@ const FLASH: &str = "flash";
 
 /// The places of the mount, as text.
 const PLACES: &str = "places";
+
+/// What browsers got for the token, as text.
+const SESSION: &str = "session";
 
 /// The name of a file that is open and has no name, before its number in the ledger.
 const NAMELESS: &str = "file-";
@@ -58,7 +62,8 @@ pub(crate) struct Left {
     connection: OwnedFd,
     flash: File,
     places: CheckedPlaces,
-    metrics_token: Option<PathBuf>,
+    http_token: Option<PathBuf>,
+    session: Option<Session>,
 }
 
 impl Succession {
@@ -76,11 +81,12 @@ impl Succession {
         let Inherited { arena, mut kept, notes, lives } = inherited;
         let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
         let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
-        let left = left.map(|((connection, flash), (places, metrics_token))| Left {
+        let left = left.map(|((connection, flash), (places, http_token))| Left {
             connection,
             flash,
             places,
-            metrics_token,
+            http_token,
+            session: notes.get(SESSION).and_then(|text| Session::left(text)),
         });
         let number = |name: &str| name.strip_prefix(NAMELESS).and_then(|number| number.parse().ok());
         let nameless = kept.into_iter().filter_map(|(name, file)| Some((number(&name)?, file))).collect();
@@ -164,6 +170,11 @@ impl Left {
         self.connection.try_clone()
     }
 
+    /// What browsers got for the token.
+    pub(crate) fn session(&self) -> Option<Session> {
+        self.session.clone()
+    }
+
     /// Whether the mount is still there.
     pub(crate) fn is_connected(&self) -> bool {
         connection_stands(&self.connection)
@@ -176,7 +187,7 @@ impl Left {
 
     fn plan(&self, mut asked: MountPlan) -> MountPlan {
         asked.mountpoint.clone_from(&self.places.mountpoint);
-        asked.metrics_token.clone_from(&self.metrics_token);
+        asked.http_token.clone_from(&self.http_token);
         let pool = &mut asked.pool;
         pool.origin.clone_from(&self.places.origin);
         pool.flash.clone_from(&self.places.flash);
@@ -225,8 +236,8 @@ pub fn shared_layout() -> String {
 const LAYOUT: u32 = 1;
 
 /// The places as text: a line each, in which no byte is special.
-fn written(places: &CheckedPlaces, metrics_token: Option<&PathBuf>) -> String {
-    let paths = [Some(&places.origin), Some(&places.mountpoint), Some(&places.flash), metrics_token];
+fn written(places: &CheckedPlaces, http_token: Option<&PathBuf>) -> String {
+    let paths = [Some(&places.origin), Some(&places.mountpoint), Some(&places.flash), http_token];
     paths.map(|path| path.map_or_else(String::new, |path| source_of(path))).join("\n")
 }
 
@@ -234,8 +245,8 @@ fn read(text: &str) -> Option<(CheckedPlaces, Option<PathBuf>)> {
     let mut lines = text.split('\n');
     let mut path = || lines.next().map(|line| path_of_source(line.as_bytes()));
     let (origin, mountpoint, flash) = (path()?, path()?, path()?);
-    let metrics_token = path().filter(|path| !path.as_os_str().is_empty());
-    Some((CheckedPlaces { origin, mountpoint, flash }, metrics_token))
+    let http_token = path().filter(|path| !path.as_os_str().is_empty());
+    Some((CheckedPlaces { origin, mountpoint, flash }, http_token))
 }
 
 /// The way to those who come after.
@@ -247,18 +258,23 @@ impl Heirs {
         Self(succession.map(|succession| succession.tie.clone()))
     }
 
+    /// Leaves to the next worker what browsers got for the token.
+    pub(crate) fn leave_session(&self, session: &Session) -> std::io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |tie| tie.note(SESSION, session.as_text()))
+    }
+
     /// From now on a worker that dies is followed by another one. The first worker also leaves the connection.
     pub(crate) fn serve(
         &self,
         connection: impl AsFd,
         flash: impl AsFd,
         places: &CheckedPlaces,
-        metrics_token: Option<&PathBuf>,
+        http_token: Option<&PathBuf>,
     ) -> std::io::Result<()> {
         let Some(tie) = &self.0 else { return Ok(()) };
         tie.keep(CONNECTION, connection.as_fd())?;
         tie.keep(FLASH, flash.as_fd())?;
-        tie.note(PLACES, &written(places, metrics_token))?;
+        tie.note(PLACES, &written(places, http_token))?;
         tie.ready()
     }
 

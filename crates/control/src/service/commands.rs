@@ -22,10 +22,11 @@ use super::protocol::{Answer, ClientCommand, OperationProgress};
 use super::socket::Client;
 use super::watch::WatchNotes;
 use super::{Status, faults};
+use crate::history::{EventKind, History, Look};
 use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
 use crate::refusal::Refusal;
-use crate::settings::{LiveSettings, Settings};
+use crate::settings::{LiveSettings, SettingChange, Settings};
 
 /// An event on which the daemon's main thread acts.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub(crate) struct Service {
     live: LiveSettings,
     destage: Arc<Mutex<Rate>>,
     watch: Arc<Mutex<WatchNotes>>,
+    /// What the mount was like.
+    pub(crate) history: History,
     started: Instant,
     /// The process that keeps the mount alive. 0: there is none.
     holder: u32,
@@ -102,6 +105,7 @@ impl Service {
             live,
             destage: Arc::default(),
             watch: Arc::default(),
+            history: History::in_memory(),
             started: Instant::now(),
             ticked: Arc::new(Mutex::new(Instant::now())),
             operations: Operations::default(),
@@ -126,6 +130,11 @@ impl Service {
     /// The same, of an origin that can stand still.
     pub(crate) fn with_freeze(self, freeze: Freeze) -> Self {
         Self { freeze, ..self }
+    }
+
+    /// The same, with the pool's history.
+    pub(crate) fn with_history(self, history: History) -> Self {
+        Self { history, ..self }
     }
 
     /// The same, of a worker with a holder, after so many others.
@@ -215,7 +224,7 @@ impl Service {
     pub(crate) fn watch(&self) {
         let stats = self.look();
         if let Some(lost) = self.gate.lost() {
-            self.watch.lock().unwrap_or_else(PoisonError::into_inner).claim_lost(lost);
+            self.watch.lock().unwrap_or_else(PoisonError::into_inner).claim_lost(lost, &self.history);
         }
         if stats.flash_failed != 0 {
             self.whole.lost();
@@ -228,11 +237,22 @@ impl Service {
         }
         drop(ticked);
         let nested = self.nested_origins();
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats, &nested);
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(
+            &stats,
+            &nested,
+            self.origin_silent_seconds(),
+            &self.history,
+        );
     }
 
     fn nested_origins(&self) -> Vec<PathBuf> {
         self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
+    }
+
+    /// The counters of now, for the history.
+    pub(crate) fn look_for_history(&self) -> Look {
+        let rate = self.destage_rate();
+        Look::new(Instant::now(), &self.handle.stats(), rate)
     }
 
     /// The last troubles in the log.
@@ -324,6 +344,9 @@ impl Service {
         };
         self.live.replace(next.clone());
         self.configure();
+        for SettingChange { name, from, to } in &changes {
+            self.history.note(EventKind::Setting, 1, &format!("{name}: {from} -> {to}"));
+        }
         if let Some(id) = operation {
             self.start_mode(id, &before, next.mode());
         }

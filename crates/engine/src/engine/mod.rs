@@ -230,7 +230,11 @@ impl Engine {
         // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
         let objects = self.store.objects();
         let counted = self.outbox.add_to(self.stats);
+        let regrets = self.keep.regrets();
         Stats {
+            regretted_quarter_blocks: regrets.quarter,
+            regretted_half_blocks: regrets.half,
+            regretted_double_blocks: regrets.double,
             cached_blocks: self.store.sums().cached_blocks(),
             stored_bytes: self.store.sums().stored_units() * UNIT as u64,
             packed_blocks: self.store.sums().packed_blocks(),
