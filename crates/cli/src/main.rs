@@ -16,8 +16,10 @@ mod mount;
 mod output;
 mod pages;
 mod progress;
+mod record;
 mod replay;
 mod rules;
+mod seconds;
 mod settings;
 mod top;
 mod unmount;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Upgrade(args) => upgrade::run(args),
         Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),
         Command::Check(args) => check::run(args),
+        Command::Record(args) => record::run(args),
         Command::Replay(args) => replay::run(args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => return lab::lab(args),

@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 25] = [
+const LAYERS: [(&str, &[&str]); 26] = [
     ("base", &[]),
     ("holder", &[]),
     ("measure", &["base"]),
@@ -23,24 +23,28 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("engine", &["base", "format", "map", "policy", "log"]),
     ("names", &["base", "format", "engine", "ledger"]),
     ("check", &["base", "format", "map", "log", "engine"]),
-    ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
-    ("trace", &["base", "policy"]),
+    ("recording", &["base", "format"]),
+    ("fuzz", &["base", "format", "map", "log", "engine", "check", "recording"]),
+    ("trace", &["base", "policy", "recording"]),
     ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace"]),
     ("rules", &["base"]),
     ("door", &["base", "engine", "rules"]),
-    ("shard", &["base", "format", "claim", "device", "map", "log", "engine", "door"]),
+    ("shard", &["base", "format", "claim", "device", "map", "log", "engine", "door", "recording"]),
     ("modelled", &["base", "format", "models", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "ledger", "names", "rules", "door", "shard"]),
     (
         "control",
-        &["base", "format", "claim", "holder", "device", "engine", "ledger", "rules", "door", "shard", "mount"],
+        &[
+            "base", "format", "claim", "holder", "device", "engine", "ledger", "rules", "door", "shard", "mount",
+            "recording",
+        ],
     ),
     ("lab", &["base", "format", "holder", "device", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",
         &[
             "base", "format", "check", "device", "engine", "shard", "rules", "mount", "control", "lab", "modelled",
-            "holder", "policy", "trace",
+            "holder", "policy", "recording", "trace",
         ],
     ),
 ];

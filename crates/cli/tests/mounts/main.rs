@@ -31,6 +31,7 @@ mod panel;
 mod permissions;
 mod planted;
 mod pond;
+mod record;
 mod refusals;
 mod refused_uring;
 mod rules;

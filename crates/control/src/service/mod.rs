@@ -15,6 +15,7 @@ mod http;
 mod operations;
 mod panel;
 mod protocol;
+mod record;
 pub(crate) mod rules;
 mod shown;
 mod socket;
