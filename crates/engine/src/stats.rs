@@ -1,6 +1,7 @@
 //! What the engine counts.
 
 use headpond_base::Class;
+use headpond_policy::RETURNED;
 use serde::{Deserialize, Serialize};
 
 /// Counters from the engine's start, and gauges of now. Blocks are of 4 KiB.
@@ -117,6 +118,13 @@ pub struct Stats {
     pub map_bytes: u64,
     /// Gauge: clean blocks that the policy keeps. What else is clean is served until its place is needed.
     pub kept_blocks: u64,
+    /// Gauge: clean blocks that the policy keeps at most.
+    #[serde(default)]
+    pub kept_blocks_max: u64,
+    /// Blocks that reads asked for after the policy had evicted them, by how many others it had evicted since: in
+    /// sixteenths of twice what it keeps. All 0 if it does not remember that (`lru`, `fifo`).
+    #[serde(default)]
+    pub returned_blocks: [u64; RETURNED],
     /// Gauge: blocks of each class, dirty ones included: what a rule holds against its quota.
     #[serde(skip)]
     pub class_blocks: [u64; Class::COUNT],

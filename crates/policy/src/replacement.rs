@@ -57,6 +57,9 @@ pub trait Host {
     fn evicted(&mut self, key: Key);
 }
 
+/// Parts of [`Replacement::returned`].
+pub const RETURNED: usize = 16;
+
 /// A replacement policy.
 pub trait Replacement {
     /// The most blocks it keeps.
@@ -95,6 +98,13 @@ pub trait Replacement {
 
     /// Gives up one block, roughly the next to go, even if it may not go: another policy takes it.
     fn take(&mut self) -> Option<Evicted>;
+
+    /// How many reads asked for a block that the policy had evicted, by how many others it had evicted since: in
+    /// sixteenths of twice its capacity. A cache that is larger by as much would have kept the block. `None` if the
+    /// policy does not remember what it evicted.
+    fn returned(&self) -> Option<[u64; RETURNED]> {
+        None
+    }
 
     /// Bytes of memory that the policy takes at its capacity.
     fn memory(&self) -> usize;
