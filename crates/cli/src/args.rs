@@ -11,6 +11,7 @@ use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
 use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
 use crate::seconds::seconds;
+use crate::size::SizeArgs;
 #[cfg(feature = "lab")]
 use headpond_lab::experiment::commands::LabArgs;
 #[cfg(feature = "lab")]
@@ -132,6 +133,12 @@ pub enum Command {
     /// files. It has no names, and nothing of what is read or written. The mount waits for nothing: what cannot be
     /// written fast enough is dropped, and counted.
     Record(RecordArgs),
+    /// Say how much flash to buy: which share of the reads a pool of each size finds
+    ///
+    /// From a trace, the answer is what headpond's own policy does with it at each size. From a mount, it is what a
+    /// larger pool would gain, as far as the policy remembers what it evicted. If too little was seen, the command
+    /// says so.
+    Size(SizeArgs),
     /// Try cache policies and sizes on a recorded trace
     ///
     /// For each policy and size, the command shows the miss ratio and the writes to flash and to the

@@ -21,7 +21,9 @@ mod replay;
 mod rules;
 mod seconds;
 mod settings;
+mod size;
 mod top;
+mod traces;
 mod unmount;
 mod upgrade;
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),
         Command::Check(args) => check::run(args),
         Command::Record(args) => record::run(args),
+        Command::Size(args) => size::run(args),
         Command::Replay(args) => replay::run(args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => return lab::lab(args),

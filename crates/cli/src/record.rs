@@ -75,7 +75,9 @@ pub fn run(args: &RecordArgs) -> Result<(), Refusal> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&args.to).map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let path = args.to.display();
-            return Refusal::Usage(format!("{path} exists, and a recording overwrites nothing. Give another name to --to"));
+            return Refusal::Usage(format!(
+                "{path} exists, and a recording overwrites nothing. Give another name to --to"
+            ));
         }
         failed("make")(error)
     })?;

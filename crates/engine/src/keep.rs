@@ -20,7 +20,7 @@
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
 use headpond_format::{BLOCK_UNITS, Geometry};
 use headpond_map::Slot;
-use headpond_policy::{Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, RETURNED};
+use headpond_policy::{Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Returned};
 
 use crate::config::Config;
 use crate::key::{block_of, key_of};
@@ -181,8 +181,8 @@ impl Keep {
         self.cache.capacity() as u64
     }
 
-    /// See [`headpond_policy::Replacement::returned`].
-    pub(crate) fn returned(&self) -> [u64; RETURNED] {
+    /// The reads of blocks that the policy had evicted.
+    pub(crate) fn returned(&self) -> Returned {
         self.cache.returned().unwrap_or_default()
     }
 

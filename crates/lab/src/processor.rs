@@ -15,6 +15,15 @@ pub fn seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// Processor time of the present threads of a process up to now, in nanoseconds. 0 if there is no such process, or if
+/// the kernel does not tell.
+#[must_use]
+pub fn nanos_of_threads(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let used = |path| fs::read_to_string(path).ok()?.split_whitespace().next()?.parse::<u64>().ok();
+    threads.filter_map(|thread| used(thread.path().join("schedstat"))).sum()
+}
+
 /// Reads `pid (name) state ... utime stime ...`: fields 14 and 15. The name may hold anything.
 fn used(stat: &str) -> u64 {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

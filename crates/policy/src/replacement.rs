@@ -57,8 +57,20 @@ pub trait Host {
     fn evicted(&mut self, key: Key);
 }
 
-/// Parts of [`Replacement::returned`].
-pub const RETURNED: usize = 16;
+/// Reads of blocks that a policy had evicted, and still remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Returned {
+    /// How many, by how many others it had evicted since: in sixteenths of twice its capacity. A cache that is larger
+    /// by as much would have kept the block.
+    pub reads: [u64; Self::PARTS],
+    /// Evicted blocks that it remembered, or has remembered.
+    pub evicted: u64,
+}
+
+impl Returned {
+    /// Parts of [`Returned::reads`].
+    pub const PARTS: usize = 16;
+}
 
 /// A replacement policy.
 pub trait Replacement {
@@ -99,10 +111,8 @@ pub trait Replacement {
     /// Gives up one block, roughly the next to go, even if it may not go: another policy takes it.
     fn take(&mut self) -> Option<Evicted>;
 
-    /// How many reads asked for a block that the policy had evicted, by how many others it had evicted since: in
-    /// sixteenths of twice its capacity. A cache that is larger by as much would have kept the block. `None` if the
-    /// policy does not remember what it evicted.
-    fn returned(&self) -> Option<[u64; RETURNED]> {
+    /// The reads of blocks that it had evicted. `None` if the policy remembers none of them.
+    fn returned(&self) -> Option<Returned> {
         None
     }
 

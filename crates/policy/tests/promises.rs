@@ -323,8 +323,8 @@ fn what_comes_back_shows_how_much_larger_the_cache_must_have_been() {
         }
     }
     let returned = cache.returned().unwrap();
-    let known: u64 = returned.iter().sum();
-    let within_double: u64 = returned[..8].iter().sum();
+    let known: u64 = returned.reads.iter().sum();
+    let within_double: u64 = returned.reads[..8].iter().sum();
     assert!(known > misses * 8 / 10, "{known} of {misses}: {returned:?}");
     assert!(within_double > known * 9 / 10, "twice the size would have kept nearly all: {returned:?}");
     assert!(Cache::new(Policy::Lru, Admission::Always, 100, 0).returned().is_none());

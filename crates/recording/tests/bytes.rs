@@ -35,18 +35,20 @@ fn request(at: u64) -> AskedRequest {
 fn any_request() -> impl Strategy<Value = AskedRequest> {
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), 0..1_u64 << 32);
     let small = (0..6_usize, 0..3_u32, 0..16_u8, any::<bool>(), any::<bool>(), any::<bool>());
-    (numbers, small).prop_map(|((at, object, offset, len), (kind, process, class, past, through, alone))| AskedRequest {
-        at: Nanos(at),
-        kind: AskedKind::ALL[kind],
-        object: ObjectId(object),
-        offset,
-        len,
-        // Numbered by a trace in the order in which they come: the test asks for them in that order.
-        process,
-        class: Class::new(class).unwrap(),
-        past,
-        through,
-        alone,
+    (numbers, small).prop_map(|((at, object, offset, len), (kind, process, class, past, through, alone))| {
+        AskedRequest {
+            at: Nanos(at),
+            kind: AskedKind::ALL[kind],
+            object: ObjectId(object),
+            offset,
+            len,
+            // Numbered by a trace in the order in which they come: the test asks for them in that order.
+            process,
+            class: Class::new(class).unwrap(),
+            past,
+            through,
+            alone,
+        }
     })
 }
 

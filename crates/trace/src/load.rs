@@ -101,12 +101,10 @@ impl LoadedTrace {
         let mut cutter = Cutter { sample: options.sample, ..Cutter::default() };
         cutter.known = (options.format == Format::Headpond).then(BTreeMap::new);
         let cutting = RefCell::new(&mut cutter);
-        let read = each_request(
-            path,
-            options,
-            &mut |request| cutting.borrow_mut().cut(request),
-            &mut |volume, first, end| cutting.borrow_mut().lose(volume, first, end),
-        );
+        let read =
+            each_request(path, options, &mut |request| cutting.borrow_mut().cut(request), &mut |volume, first, end| {
+                cutting.borrow_mut().lose(volume, first, end)
+            });
         if cutter.full {
             return Err(TraceError::TooLarge { path: path.display().to_string() });
         }

@@ -36,6 +36,7 @@ mod refusals;
 mod refused_uring;
 mod rules;
 mod settings;
+mod size;
 mod space;
 mod superblocks;
 mod taken_over;

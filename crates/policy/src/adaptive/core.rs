@@ -13,7 +13,7 @@
 use super::tuning::{Tuning, WindowGate};
 use crate::ghosts::Ghosts;
 use crate::queues::{Queues, State};
-use crate::{Admitted, Evicted, Host, Insertion, Key, RETURNED};
+use crate::{Admitted, Evicted, Host, Insertion, Key, Returned};
 
 /// The newest part of the window: in memory if clean.
 const YOUNG: u8 = 0;
@@ -55,7 +55,7 @@ pub(super) struct AdaptiveCore {
     owed: (usize, usize),
     hands: (usize, usize),
     /// See [`crate::Replacement::returned`].
-    returned: [u64; RETURNED],
+    returned: Returned,
 }
 
 /// What happened to the block at the window's end.
@@ -80,7 +80,7 @@ impl AdaptiveCore {
             memory,
             owed: (0, 0),
             hands: (0, 0),
-            returned: [0; RETURNED],
+            returned: Returned::default(),
         };
         core.window = core.window_wanted();
         core
@@ -90,7 +90,7 @@ impl AdaptiveCore {
         self.capacity
     }
 
-    pub(super) const fn returned(&self) -> [u64; RETURNED] {
+    pub(super) const fn returned(&self) -> Returned {
         self.returned
     }
 
@@ -165,8 +165,8 @@ impl AdaptiveCore {
         if insertion == Insertion::Read
             && let Some(remembered) = remembered
         {
-            let part = remembered.since * RETURNED / (self.capacity * NAMES);
-            self.returned[part.min(RETURNED - 1)] += 1;
+            let part = remembered.since * Returned::PARTS / (self.capacity * NAMES);
+            self.returned.reads[part.min(Returned::PARTS - 1)] += 1;
         }
         let frequency = (remembered.map_or(0, |it| it.frequency) + 1).min(State::FREQUENCY_MAX);
         let has_room = self.len() < self.capacity;
@@ -196,6 +196,7 @@ impl AdaptiveCore {
 
     fn remember(&mut self, key: Key, frequency: u8) {
         self.queues.tick();
+        self.returned.evicted += 1;
         self.ghosts.insert(key, frequency);
     }
 

@@ -15,7 +15,7 @@ use headpond_base::BLOCK;
 use self::core::AdaptiveCore;
 use self::shadows::Shadows;
 use self::tuning::TUNINGS;
-use crate::{Admitted, Evicted, Host, Insertion, Key, RETURNED, Replacement};
+use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement, Returned};
 
 /// The share of blocks that may be only in memory, until they prove worth a flash write: a tenth, like the window.
 const MEMORY_SHARE: usize = 10;
@@ -86,7 +86,7 @@ impl Replacement for Adaptive {
         self.core.take()
     }
 
-    fn returned(&self) -> Option<[u64; RETURNED]> {
+    fn returned(&self) -> Option<Returned> {
         Some(self.core.returned())
     }
 

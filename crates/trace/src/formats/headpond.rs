@@ -25,11 +25,8 @@ pub(super) fn read(from: &mut dyn BufRead, sink: Sink, gone: GoneSink) -> Result
     let (mut past_reads, mut past_writes) = (0, 0);
     while let Some(asked) = reader.next_request()? {
         let (object, offset, len) = (asked.object.0, asked.offset, asked.len);
-        let request = |write| TracedRequest {
-            extent: Extent::Bytes { volume: object, offset, len },
-            write,
-            at: Some(asked.at),
-        };
+        let request =
+            |write| TracedRequest { extent: Extent::Bytes { volume: object, offset, len }, write, at: Some(asked.at) };
         match asked.kind {
             AskedKind::Read if asked.past || runs.passes_by(transfer(&asked)) => past_reads += 1,
             AskedKind::Read => sink(request(false))?,
@@ -99,7 +96,8 @@ mod tests {
         };
         let mut bytes = Vec::new();
         let mut encoder = TraceEncoder::begin(&head, u64::MAX, &mut bytes);
-        let pulled: Vec<_> = (0..).zip(requests).map(|(number, request)| Pulled { number, request: *request }).collect();
+        let pulled: Vec<_> =
+            (0..).zip(requests).map(|(number, request)| Pulled { number, request: *request }).collect();
         encoder.append(&pulled, Nanos(9), &mut bytes);
         encoder.end(0, Nanos(9), WhyEnded::Asked, &mut bytes);
         bytes

@@ -43,8 +43,7 @@ pub(crate) type Sink<'a> = &'a mut dyn FnMut(TracedRequest) -> Result<(), TraceF
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 7] =
-        [Self::Vscsi, Self::Oracle, Self::Lis, Self::Csv, Self::Msr, Self::Keys, Self::Headpond];
+    pub const ALL: [Self; 7] = [Self::Vscsi, Self::Oracle, Self::Lis, Self::Csv, Self::Msr, Self::Keys, Self::Headpond];
 
     /// Its name on the command line.
     #[must_use]

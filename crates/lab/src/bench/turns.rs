@@ -1,0 +1,107 @@
+//! The cost of something that can be switched on and off: one load runs on one mount all the time, and the bench
+//! switches meanwhile. It counts the mount's answers, and the daemon's processor time, between two switches.
+//!
+//! A slice is so short that the machine is about the same for both slices of a pair. The order within the pairs
+//! changes from pair to pair. The cost is one minus the median of the pairs' ratios, with its interval at 95 %
+//! (percentile bootstrap over the pairs).
+
+use std::time::{Duration, Instant};
+
+use headpond_measure::ratio_of_medians;
+
+use super::Outcome;
+use super::fio::RunningJob;
+use super::plan::{DATA, Plan};
+use super::pond::Mount;
+use super::table::{Line, Target};
+
+/// What counts of a slice, and what passes before it: a switch may do some work as well.
+const SLICE: Duration = Duration::from_millis(250);
+const SWITCH: Duration = Duration::from_millis(50);
+
+/// Pairs for each second of each round that is asked for.
+const PAIRS: u64 = 2;
+
+/// One slice.
+struct Slice {
+    /// Requests a second.
+    rate: f64,
+    /// Processor seconds of the daemon for a million requests.
+    processor: f64,
+}
+
+/// The slices with it and without it, pair by pair.
+pub struct Turns {
+    on: Vec<Slice>,
+    off: Vec<Slice>,
+}
+
+impl Turns {
+    /// Runs a load on the file `data` of a mount, and switches.
+    pub fn take(
+        plan: &Plan,
+        mount: &Mount,
+        job: &[&str],
+        switch: &mut dyn FnMut(bool) -> Outcome<()>,
+    ) -> Outcome<Self> {
+        let load = RunningJob::start(&mount.file("data"), DATA, &[job, &["--ioengine=io_uring"]].concat())?;
+        let mut turns = Self { on: Vec::new(), off: Vec::new() };
+        for pair in 0..plan.rounds as u64 * plan.seconds * PAIRS {
+            for on in [pair % 2 == 0, pair % 2 != 0] {
+                switch(on)?;
+                let slice = slice(mount)?;
+                if on { turns.on.push(slice) } else { turns.off.push(slice) }
+            }
+        }
+        load.end()?;
+        Ok(turns)
+    }
+
+    /// How much of the rate it costs.
+    pub fn rate(&self, work: String, names: [&'static str; 2], most: f64) -> Outcome<Line> {
+        self.cost(work, "% of the rate", names, most, |slice| slice.rate)
+    }
+
+    /// How much processor time of the daemon it costs, for each request.
+    pub fn processor(&self, work: String, names: [&'static str; 2], most: f64) -> Outcome<Line> {
+        self.cost(work, "% of the daemon's CPU time a request", names, most, |slice| 1.0 / slice.processor)
+    }
+
+    /// The cost in something of which more is better.
+    fn cost(
+        &self,
+        work: String,
+        figure: &'static str,
+        names: [&'static str; 2],
+        most: f64,
+        of: impl Fn(&Slice) -> f64,
+    ) -> Outcome<Line> {
+        let (on, off): (Vec<f64>, Vec<f64>) = (self.on.iter().map(&of).collect(), self.off.iter().map(&of).collect());
+        let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
+        let found = ratio_of_medians(&ratios, &vec![1.0; ratios.len()], 1).ok_or("the load had no request answered")?;
+        let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+        Ok(Line {
+            work,
+            figure,
+            rounds: ratios.iter().map(|ratio| percent(*ratio)).collect(),
+            interval: found.interval.map(|(low, high)| (percent(high), percent(low))),
+            parts: vec![(names[0], on), (names[1], off)],
+            target: Target::AtMost(most),
+        })
+    }
+}
+
+fn slice(mount: &Mount) -> Outcome<Slice> {
+    std::thread::sleep(SWITCH);
+    let (begun, before, used) = (Instant::now(), answered(mount)?, mount.processor_nanos());
+    std::thread::sleep(SLICE);
+    let used = mount.processor_nanos() - used;
+    let (after, time) = (answered(mount)?, begun.elapsed());
+    let requests = after - before;
+    Ok(Slice { rate: requests / time.as_secs_f64(), processor: used / 1e3 / requests })
+}
+
+/// Requests of applications that the mount has answered.
+fn answered(mount: &Mount) -> Outcome<f64> {
+    Ok(mount.number("reads_total")? + mount.number("writes_total")?)
+}
