@@ -157,9 +157,9 @@ mod tests {
             len: offset * 3,
             process: offset as u32,
             class: Class::from_bits(offset as u8),
-            past: offset % 2 == 0,
-            through: offset % 3 == 0,
-            alone: offset % 5 == 0,
+            past: offset.is_multiple_of(2),
+            through: offset.is_multiple_of(3),
+            alone: offset.is_multiple_of(5),
         }
     }
 

@@ -15,7 +15,7 @@ use super::answer::{CurvePoint, SizeAnswer, Verdict, as_option, rounded};
 use crate::traces::{caveats, load, refusal};
 
 /// References of blocks that are looked at, of a trace with more: a second or two for each size.
-const REFERENCES: u64 = 8 << 20;
+const REFERENCES: u64 = 4 << 20;
 /// A sample has at least so many different blocks, if there are as many: with fewer its curve is rough.
 const SAMPLE_BLOCKS: usize = 1 << 13;
 /// The smallest pool.

@@ -61,7 +61,8 @@ fn transfer(asked: &AskedRequest) -> Transfer {
         process: ProcessId(asked.process),
         write: asked.kind == AskedKind::Write,
         offset: asked.offset,
-        len: asked.len,
+        // No request is as long; a forged one must not make the run's length overflow.
+        len: asked.len.min(1 << 32),
     }
 }
 
@@ -70,6 +71,9 @@ mod tests {
     use super::*;
     use headpond_base::{Class, Nanos, ObjectId, UnixNanos};
     use headpond_recording::{Pulled, TraceEncoder, TraceHead, WhyEnded};
+    use proptest::prelude::*;
+
+    use crate::{Format, LoadOptions, LoadedTrace};
 
     fn asked(kind: AskedKind, offset: u64, len: u64) -> AskedRequest {
         AskedRequest {
@@ -144,6 +148,34 @@ mod tests {
         let run: Vec<_> = (0..40).map(|at| asked(AskedKind::Read, at * 65_536, 65_536)).collect();
         let (requests, _, facts) = read_trace(&trace(&run)).unwrap();
         assert_eq!((requests.len(), facts.past_reads), (16, 24), "a mebibyte is cached");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// Checksums hold here: a program wrote it that is not ours.
+        #[test]
+        fn senseless_requests_are_an_error_or_are_read(
+            all in proptest::collection::vec((any::<[u64; 4]>(), 0..6_usize, any::<[bool; 3]>()), 1..20)
+        ) {
+            let edge = |number: u64| if number.is_multiple_of(3) { number } else { u64::MAX >> (number % 64) };
+            let requests: Vec<_> = all.iter().map(|([at, object, offset, len], kind, [past, through, alone])| AskedRequest {
+                at: Nanos(edge(*at)),
+                object: ObjectId(object % 3),
+                past: *past,
+                through: *through,
+                alone: *alone,
+                ..asked(AskedKind::ALL[*kind], edge(*offset), edge(*len))
+            }).collect();
+            let path = std::env::temp_dir().join(format!("headpond-senseless-{}", std::process::id()));
+            std::fs::write(&path, trace(&requests)).unwrap();
+            let options = LoadOptions { format: Format::Headpond, unit: None, reads_only: false, sample: 0 };
+            let load = LoadedTrace::read(&path, options);
+            std::fs::remove_file(&path).unwrap();
+            if let Ok(load) = load {
+                prop_assert!(load.gone().len() <= load.references().len());
+            }
+        }
     }
 
     #[test]
