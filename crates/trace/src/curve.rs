@@ -93,7 +93,7 @@ impl Host for Pool<'_, '_> {
 
 /// How a pool is run.
 #[derive(Clone, Copy, Debug)]
-pub struct PoolPlan {
+pub struct ReplayedPool {
     /// Its policy.
     pub policy: Policy,
     /// Which reads it lets in.
@@ -109,7 +109,7 @@ pub fn size_point(
     load: &LoadedTrace,
     size_blocks: u64,
     sample: u32,
-    plan: PoolPlan,
+    plan: ReplayedPool,
     progress: &mut dyn FnMut(u64),
 ) -> SizePoint {
     let blocks = usize::try_from(size_blocks >> sample).unwrap_or(usize::MAX).max(1);

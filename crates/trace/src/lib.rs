@@ -14,7 +14,7 @@ mod sizes;
 mod unpack;
 
 pub use chart::{Curve, chart};
-pub use curve::{FirstReads, PoolPlan, SizePoint, first_reads, knee, size_point};
+pub use curve::{FirstReads, ReplayedPool, SizePoint, first_reads, knee, size_point};
 pub use destage::{ReplayedDestage, destage};
 pub use formats::Format;
 pub use load::{LoadOptions, LoadedTrace, Reference, read_requests};

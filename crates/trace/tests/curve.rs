@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use headpond_base::{Class, Nanos, ObjectId, UnixNanos};
 use headpond_policy::{Admission, Policy};
 use headpond_recording::{AskedKind, AskedRequest, Pulled, TraceEncoder, TraceHead, WhyEnded};
-use headpond_trace::{Format, LoadOptions, LoadedTrace, PoolPlan, SizePoint, first_reads, knee, size_point};
+use headpond_trace::{Format, LoadOptions, LoadedTrace, ReplayedPool, SizePoint, first_reads, knee, size_point};
 
 const SHARE: f64 = 0.1;
 
-fn plan(policy: Policy) -> PoolPlan {
-    PoolPlan { policy, admission: Admission::Always, flush_seconds: Some(300) }
+fn plan(policy: Policy) -> ReplayedPool {
+    ReplayedPool { policy, admission: Admission::Always, flush_seconds: Some(300) }
 }
 
 fn points(load: &LoadedTrace, sample: u32, policy: Policy, sizes: &[u64]) -> Vec<SizePoint> {

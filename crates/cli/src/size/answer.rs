@@ -28,7 +28,7 @@ pub struct SizeAnswer {
     /// The curve, smallest pool first.
     pub curve: Vec<CurvePoint>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: SizeVerdict,
     /// The size to buy, if the verdict names one.
     pub knee: Option<CurvePoint>,
     /// The verdict, in words.
@@ -59,7 +59,7 @@ pub struct CurvePoint {
 /// What can be said.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum SizeVerdict {
     /// This size: twice as much is not worth it.
     Knee,
     /// This size or more: new data was still read at the end.

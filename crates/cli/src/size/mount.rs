@@ -13,7 +13,7 @@ use headpond_control::{Daemon, Refusal, Size, Status};
 use headpond_engine::Stats;
 
 use super::SizeArgs;
-use super::answer::{CurvePoint, SizeAnswer, Verdict, as_option};
+use super::answer::{CurvePoint, SizeAnswer, SizeVerdict, as_option};
 use crate::ask::{ask_status, confused};
 
 /// Fewer misses than this say nothing.
@@ -103,21 +103,24 @@ fn more(returned: &[u64], parts: usize) -> u64 {
     lines.map(|(from, to)| line(from, to)).max().unwrap_or(0)
 }
 
-fn judge(worth: f64, status: &Status, stats: &Stats, curve: &[CurvePoint]) -> (Verdict, String) {
+fn judge(worth: f64, status: &Status, stats: &Stats, curve: &[CurvePoint]) -> (SizeVerdict, String) {
     let size = Size(status.size_bytes);
     let Some(now) = curve.first() else {
-        return (Verdict::NoReads, "Nothing was read since the daemon started, so there is nothing to say.".to_owned());
+        return (
+            SizeVerdict::NoReads,
+            "Nothing was read since the daemon started, so there is nothing to say.".to_owned(),
+        );
     };
     if stats.evicted_blocks + stats.remembered_blocks == 0 {
         let why = format!(
             "{size} is enough so far: nothing had to go for room yet. Whether less would do, the mount cannot see; a trace can."
         );
-        return (Verdict::Enough, why);
+        return (SizeVerdict::Enough, why);
     }
     if stats.remembered_blocks == 0 {
         let why =
             "The policy of this mount does not remember what it evicted. Record a trace: headpond record".to_owned();
-        return (Verdict::Unseen, why);
+        return (SizeVerdict::Unseen, why);
     }
     let double = curve.iter().find(|point| point.pool_bytes / 2 >= status.size_bytes / PARTS as u64 * PARTS as u64);
     let Some(double) = double.filter(|_| stats.read_miss_blocks >= MISSES_MIN) else {
@@ -127,7 +130,7 @@ fn judge(worth: f64, status: &Status, stats: &Stats, curve: &[CurvePoint]) -> (V
             Size(stats.remembered_blocks * BLOCK_U64),
             Size(stats.kept_blocks_max * BLOCK_U64)
         );
-        return (Verdict::TooShort, why);
+        return (SizeVerdict::TooShort, why);
     };
     let saves = (now.missed_blocks - double.missed_blocks) as f64 / now.missed_blocks.max(1) as f64;
     let figures = format!(
@@ -137,7 +140,10 @@ fn judge(worth: f64, status: &Status, stats: &Stats, curve: &[CurvePoint]) -> (V
         now.hit_ratio * 100.0
     );
     if saves < worth {
-        return (Verdict::Enough, format!("{size} is enough: {figures}. Whether less would do, the mount cannot see."));
+        return (
+            SizeVerdict::Enough,
+            format!("{size} is enough: {figures}. Whether less would do, the mount cannot see."),
+        );
     }
     let last = curve.last().unwrap_or(double);
     let option = as_option(last.pool_bytes);
@@ -145,7 +151,7 @@ fn judge(worth: f64, status: &Status, stats: &Stats, curve: &[CurvePoint]) -> (V
         "More flash helps: {figures}. With {option} it would be {:.1} %. A trace shows where that ends: headpond record",
         last.hit_ratio * 100.0
     );
-    (Verdict::MoreHelps, why)
+    (SizeVerdict::MoreHelps, why)
 }
 
 #[cfg(test)]

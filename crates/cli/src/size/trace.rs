@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use headpond_base::BLOCK_U64;
 use headpond_control::{Refusal, Size};
 use headpond_engine::{Config, blocks_kept_by};
-use headpond_trace::{FirstReads, LoadOptions, LoadedTrace, PoolPlan, SizePoint, first_reads, knee, size_point};
+use headpond_trace::{FirstReads, LoadOptions, LoadedTrace, ReplayedPool, SizePoint, first_reads, knee, size_point};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::SizeArgs;
-use super::answer::{CurvePoint, SizeAnswer, Verdict, as_option, rounded};
+use super::answer::{CurvePoint, SizeAnswer, SizeVerdict, as_option, rounded};
 use crate::traces::{caveats, load, refusal};
 
 /// References of blocks that are looked at, of a trace with more: a second or two for each size.
@@ -44,7 +44,7 @@ pub fn answer(args: &SizeArgs) -> Result<SizeAnswer, Refusal> {
     let curve: Vec<_> = points.iter().map(|(pool, point)| curve_point(*pool, point, seconds)).collect();
     let knee = knee(&misses, args.worth).and_then(|at| curve.get(at));
     let (verdict, why) = judge(args, &load, firsts, &curve, knee);
-    let knee = knee.filter(|_| matches!(verdict, Verdict::Knee | Verdict::AtLeast)).cloned();
+    let knee = knee.filter(|_| matches!(verdict, SizeVerdict::Knee | SizeVerdict::AtLeast)).cloned();
     let [reads, writes] = load.referred();
     let seen = format!(
         "{}: {} requests{}: {} read, {} written, in {} of different blocks",
@@ -104,7 +104,7 @@ fn sizes(footprint: u64) -> Vec<(u64, u64)> {
 fn points(args: &SizeArgs, load: &LoadedTrace, sample: u32, footprint: u64) -> Vec<(u64, SizePoint)> {
     let sizes = sizes(footprint);
     let bar = bar(args.quiet, load.references().len() * sizes.len());
-    let plan = PoolPlan {
+    let plan = ReplayedPool {
         policy: Config::default().policy,
         admission: Config::default().admission,
         flush_seconds: flush_seconds(load),
@@ -173,13 +173,13 @@ fn judge(
     firsts: FirstReads,
     curve: &[CurvePoint],
     knee: Option<&CurvePoint>,
-) -> (Verdict, String) {
+) -> (SizeVerdict, String) {
     let [reads, _] = load.referred();
     let again = firsts.reads - firsts.first;
     let Some(knee) = knee else {
         let why = "The trace has no reads, so it says nothing about what they would find. Writes need room for a few \
                    minutes of them (flush-period).";
-        return (Verdict::NoReads, why.to_owned());
+        return (SizeVerdict::NoReads, why.to_owned());
     };
     if reads < READS_MIN || (again as f64) < AGAIN_MIN * firsts.reads as f64 {
         let why = format!(
@@ -188,7 +188,7 @@ fn judge(
             Size(reads * BLOCK_U64),
             again as f64 * 100.0 / firsts.reads as f64,
         );
-        return (Verdict::TooShort, why);
+        return (SizeVerdict::TooShort, why);
     }
     let size = Size(knee.pool_bytes);
     let found = format!("Of the blocks that are read, a pool of {size} has {:.1} %", knee.hit_ratio * 100.0);
@@ -211,9 +211,9 @@ fn judge(
             as_option(knee.pool_bytes),
             late * 100.0
         );
-        return (Verdict::AtLeast, why);
+        return (SizeVerdict::AtLeast, why);
     }
-    (Verdict::Knee, format!("{size} (--size {}). {found}{spared}. {more}", as_option(knee.pool_bytes)))
+    (SizeVerdict::Knee, format!("{size} (--size {}). {found}{spared}. {more}", as_option(knee.pool_bytes)))
 }
 
 fn before_you_trust_it(load: &LoadedTrace, sample: u32, firsts: FirstReads) -> Vec<String> {

@@ -19,7 +19,7 @@ use headpond_shard::{Gate, Handle};
 use super::frozen::Freeze;
 use super::operations::Operations;
 use super::protocol::{Answer, ClientCommand, OperationProgress};
-use super::record::Recordings;
+use super::recordings::Recordings;
 use super::socket::Client;
 use super::watch::WatchNotes;
 use super::{Status, faults};

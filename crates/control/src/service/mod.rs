@@ -16,6 +16,7 @@ mod operations;
 mod panel;
 mod protocol;
 mod record;
+mod recordings;
 pub(crate) mod rules;
 mod shown;
 mod socket;

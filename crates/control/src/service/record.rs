@@ -3,11 +3,10 @@
 //! Invariants
 //! - The data path never waits for a recording: the shard's thread notes into a ring, this thread sends. If the client
 //!   is slow, the ring gets full; requests are then dropped, and counted in the trace.
-//! - There is one recording at a time. It ends with its connection, at its deadline or largest size, and with the
+//! - A recording ends with its connection, at its deadline or largest size, and with the
 //!   mount. Whichever it is, the shard then notes nothing any more.
 //! - The daemon opens no file: the client writes the trace, with the rights of whoever started it.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use headpond_base::{Nanos, UnixNanos};
@@ -29,65 +28,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long a client has to take the rest of its trace at the end.
 const REST: Duration = Duration::from_secs(10);
 
-/// How long the end of a mount waits for the end of a recording.
-const MOUNT_ENDS: Duration = Duration::from_secs(1);
-
 /// How long to wait until the shard has dropped its recorder. It does at its next turn.
 const TURN: Duration = Duration::from_secs(1);
 
 /// The longest recording.
 const SECONDS_MAX: u64 = 7 * 24 * 3600;
-
-/// The recording of a mount, if there is one.
-#[derive(Clone, Default)]
-pub(crate) struct Recordings(Arc<(Mutex<Stage>, Condvar)>);
-
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Stage {
-    #[default]
-    None,
-    Runs,
-    /// The mount ends: it must end, too, or must not begin.
-    MustEnd,
-    Over,
-}
-
-impl Recordings {
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self) -> Result<(), Refusal> {
-        let mut stage = self.stage();
-        if *stage != Stage::None {
-            let why = "another recording of this mount is under way. Only one can run at a time".to_owned();
-            return Err(Refusal::Usage(why));
-        }
-        *stage = Stage::Runs;
-        Ok(())
-    }
-
-    fn must_end(&self) -> bool {
-        *self.stage() == Stage::MustEnd
-    }
-
-    fn over(&self) {
-        let mut stage = self.stage();
-        *stage = if *stage == Stage::Runs { Stage::None } else { Stage::Over };
-        self.0.1.notify_all();
-    }
-
-    /// Ends the recording, if there is one, and waits a moment until its trace is complete. No other one begins.
-    pub(crate) fn end(&self) {
-        let mut stage = self.stage();
-        if *stage == Stage::None {
-            *stage = Stage::Over;
-        } else if *stage == Stage::Runs {
-            *stage = Stage::MustEnd;
-            let _ = self.0.1.wait_timeout_while(stage, MOUNT_ENDS, |stage| *stage == Stage::MustEnd);
-        }
-    }
-}
 
 impl Service {
     /// Records for a client, on a thread of its own.

@@ -76,7 +76,9 @@ impl Turns {
         most: f64,
         of: impl Fn(&Slice) -> f64,
     ) -> Outcome<Line> {
-        let (on, off): (Vec<f64>, Vec<f64>) = (self.on.iter().map(&of).collect(), self.off.iter().map(&of).collect());
+        let pairs = self.on.iter().zip(&self.off).map(|(on, off)| (of(on), of(off)));
+        // In a quarter of a second a machine with other work may answer nothing.
+        let (on, off): (Vec<f64>, Vec<f64>) = pairs.filter(|(on, off)| *on > 0.0 && *off > 0.0).unzip();
         let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
         let found = ratio_of_medians(&ratios, &vec![1.0; ratios.len()], 1).ok_or("the load had no request answered")?;
         let percent = |ratio: f64| (1.0 - ratio) * 100.0;
