@@ -85,3 +85,52 @@ const fn plain(at: Nanos, kind: AskedKind, object: ObjectId, (offset, len): (u64
         alone: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_recording::ring;
+
+    fn read(offset: u64) -> Request {
+        Request::Read { object: ObjectId(1), offset, len: 4096, how: Treatment::default() }
+    }
+
+    #[test]
+    fn what_a_trace_keeps_is_noted_and_all_else_is_not() {
+        let (pusher, mut puller) = ring(16);
+        let started = Instant::now();
+        let mut recorder = Recorder::new(pusher, started);
+        recorder.note(&read(8192), started);
+        recorder.note(&Request::Close { object: ObjectId(1) }, started);
+        recorder.note(&Request::SyncAll, started);
+        let replaced = Some(ObjectId(9));
+        let (from, to) = (Vec::new(), Vec::new());
+        let rename = Namespace::Rename { moved: None, replaced, from, to, exchange: false };
+        recorder.note(&Request::Namespace(rename), started);
+        drop(recorder);
+        let mut seen = Vec::new();
+        puller.pull(&mut seen, 16);
+        let seen: Vec<_> = seen.iter().map(|one| (one.request.kind, one.request.object)).collect();
+        let every = AskedRequest::EVERY_OBJECT;
+        assert_eq!(seen, [(AskedKind::Read, ObjectId(1)), (AskedKind::Sync, every), (AskedKind::Remove, ObjectId(9))]);
+    }
+
+    /// `cargo test --release -p headpond-shard --lib a_note_costs -- --ignored --nocapture`
+    #[test]
+    #[ignore = "a measurement"]
+    fn what_a_note_costs() {
+        let (pusher, mut puller) = ring(1 << 16);
+        let started = Instant::now();
+        let mut recorder = Recorder::new(pusher, started);
+        let (mut nanos, mut seen) = (Vec::new(), Vec::new());
+        for _ in 0..101 {
+            let begun = Instant::now();
+            (0..60_000).for_each(|at| recorder.note(std::hint::black_box(&read(at)), begun));
+            nanos.push(begun.elapsed().as_nanos() / 60_000);
+            seen.clear();
+            puller.pull(&mut seen, usize::MAX);
+        }
+        nanos.sort_unstable();
+        println!("{} ns a request, the middle of {} rounds ({} to {})", nanos[50], nanos.len(), nanos[0], nanos[100]);
+    }
+}

@@ -17,7 +17,6 @@ use super::commands::Service;
 use super::protocol::Answer;
 use super::socket::{Client, Heard};
 use crate::process::log::log_line;
-use crate::refusal::Refusal;
 
 /// Requests that wait in the ring at most, 3 MiB: a third of a second of 200,000 a second.
 const RING: usize = 1 << 16;

@@ -25,7 +25,7 @@ pub fn counting(plan: &Plan) -> Outcome<Vec<Line>> {
     let mut switch = |on| mount.set(if on { "counting=on" } else { "counting=off" });
     let mut lines = Vec::new();
     for (work, job) in jobs {
-        let turns = Turns::take(plan, &mount, job, &mut switch)?;
+        let turns = Turns::take(plan, &mount, job, "shard", &mut switch)?;
         let work = format!("{work}: counting by file, process and rule");
         lines.push(turns.rate(work, ["counting", "not counting"], COST_MAX)?);
     }

@@ -86,9 +86,9 @@ impl Mount {
         processor::seconds(processor::ticks_of(self.daemon.as_raw_nonzero().get().unsigned_abs()))
     }
 
-    /// The same in nanoseconds, by its threads of now.
-    pub fn processor_nanos(&self) -> f64 {
-        processor::nanos_of_threads(self.daemon.as_raw_nonzero().get().unsigned_abs()) as f64
+    /// The same in nanoseconds, by its threads of now, or by those of this name.
+    pub fn processor_nanos(&self, thread: Option<&str>) -> f64 {
+        processor::nanos_of_threads(self.daemon.as_raw_nonzero().get().unsigned_abs(), thread) as f64
     }
 
     /// A command of `headpond` about this mount.

@@ -34,11 +34,12 @@ pub fn recording(plan: &Plan) -> Outcome<Vec<Line>> {
             }
             Ok(())
         };
-        let turns = Turns::take(plan, &mount, &job, &mut switch)?;
+        let turns = Turns::take(plan, &mount, &job, "record", &mut switch)?;
         end(running.take())?;
         let work = || format!("mount, random 4 KiB read hits, depth {depth}: recording");
         lines.push(turns.rate(work(), NAMES, COST_MAX)?);
         lines.push(turns.processor(work(), NAMES, COST_MAX)?);
+        lines.push(turns.share(work(), "% of the daemon's CPU time, in the thread that sends", COST_MAX));
     }
     Ok(lines)
 }

@@ -28,6 +28,8 @@ struct Slice {
     rate: f64,
     /// Processor seconds of the daemon for a million requests.
     processor: f64,
+    /// The share of it that one thread used.
+    share: f64,
 }
 
 /// The slices with it and without it, pair by pair.
@@ -37,11 +39,12 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Runs a load on the file `data` of a mount, and switches.
+    /// Runs a load on the file `data` of a mount, and switches. `thread` is one of the daemon's.
     pub fn take(
         plan: &Plan,
         mount: &Mount,
         job: &[&str],
+        thread: &str,
         switch: &mut dyn FnMut(bool) -> Outcome<()>,
     ) -> Outcome<Self> {
         let load = RunningJob::start(&mount.file("data"), DATA, &[job, &["--ioengine=io_uring"]].concat())?;
@@ -49,7 +52,7 @@ impl Turns {
         for pair in 0..plan.rounds as u64 * plan.seconds * PAIRS {
             for on in [pair % 2 == 0, pair % 2 != 0] {
                 switch(on)?;
-                let slice = slice(mount)?;
+                let slice = slice(mount, thread)?;
                 if on { turns.on.push(slice) } else { turns.off.push(slice) }
             }
         }
@@ -65,6 +68,12 @@ impl Turns {
     /// How much processor time of the daemon it costs, for each request.
     pub fn processor(&self, work: String, names: [&'static str; 2], most: f64) -> Outcome<Line> {
         self.cost(work, "% of the daemon's CPU time a request", names, most, |slice| 1.0 / slice.processor)
+    }
+
+    /// How much of the daemon's processor time the thread uses while it is on.
+    pub fn share(&self, work: String, figure: &'static str, most: f64) -> Line {
+        let rounds: Vec<f64> = self.on.iter().map(|slice| slice.share * 100.0).collect();
+        Line { work, figure, rounds, interval: None, parts: Vec::new(), target: Target::AtMost(most) }
     }
 
     /// The cost in something of which more is better.
@@ -93,14 +102,16 @@ impl Turns {
     }
 }
 
-fn slice(mount: &Mount) -> Outcome<Slice> {
+fn slice(mount: &Mount, thread: &str) -> Outcome<Slice> {
     std::thread::sleep(SWITCH);
-    let (begun, before, used) = (Instant::now(), answered(mount)?, mount.processor_nanos());
+    let used = || (mount.processor_nanos(None), mount.processor_nanos(Some(thread)));
+    let (begun, answered_before, before) = (Instant::now(), answered(mount)?, used());
     std::thread::sleep(SLICE);
-    let used = mount.processor_nanos() - used;
-    let (after, time) = (answered(mount)?, begun.elapsed());
-    let requests = after - before;
-    Ok(Slice { rate: requests / time.as_secs_f64(), processor: used / 1e3 / requests })
+    let after = used();
+    let (answered, time) = (answered(mount)?, begun.elapsed());
+    let (requests, all) = (answered - answered_before, after.0 - before.0);
+    let share = (after.1 - before.1) / all.max(1.0);
+    Ok(Slice { rate: requests / time.as_secs_f64(), processor: all / 1e3 / requests, share })
 }
 
 /// Requests of applications that the mount has answered.
