@@ -21,8 +21,9 @@ use crate::process::log::log_line;
 /// Requests that wait in the ring at most, 3 MiB: a third of a second of 200,000 a second.
 const RING: usize = 1 << 16;
 
-/// How often the ring is emptied, and how long a client has to take some bytes before the clock is looked at again.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the ring is emptied, and how long a client has to take some bytes before the clock is looked at again. Each
+/// time costs a wake-up of two processes: at a fifth of this that was most of the cost of a recording.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a client has to take the rest of its trace at the end.
 const REST: Duration = Duration::from_secs(10);
