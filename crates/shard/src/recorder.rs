@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(seen, [(AskedKind::Read, ObjectId(1)), (AskedKind::Sync, every), (AskedKind::Remove, ObjectId(9))]);
     }
 
-    /// `cargo test --release -p headpond-shard --lib a_note_costs -- --ignored --nocapture`
+    /// `cargo test -p headpond-shard --lib a_note_costs -- --ignored --nocapture`
     #[test]
     #[ignore = "a measurement"]
     fn what_a_note_costs() {
