@@ -18,16 +18,16 @@
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Keeping::keep_less`]).
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
-use headpond_format::BLOCK_UNITS;
+use headpond_format::{BLOCK_UNITS, Geometry};
 use headpond_map::Slot;
 use headpond_policy::{
-    Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Reach, Regrets,
+    Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Reach, Regrets, Returned,
 };
 
 use crate::config::Config;
 use crate::key::{block_of, key_of};
 use crate::stats::Stats;
-use crate::store::{PACKED_MOST, Store};
+use crate::store::{PACKED_MOST, Store, held_free};
 
 /// The share of the pool that is kept: the rest is what reclaim works with. At 80 % reclaim moves about two blocks for
 /// each one that it frees, if they are freed at random.
@@ -73,10 +73,28 @@ pub(crate) struct Keep {
     learn_from: Option<(ObjectId, Block)>,
 }
 
+/// How many blocks are kept of those that hold data, and of those of segments that are not held free.
+fn kept_of(data_blocks: u64, usable: u64) -> u64 {
+    (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16)
+}
+
+/// How many blocks a pool of so many bytes keeps, if none is packed. `None` for a size that no pool has.
+#[must_use]
+pub fn blocks_kept_by(pool_bytes: u64, host_segments: usize) -> Option<u64> {
+    let geometry = Geometry::for_bytes(pool_bytes).ok()?;
+    Some(kept_of(geometry.data_blocks(), usable_blocks(&geometry, host_segments)))
+}
+
+/// Blocks of the segments that are not held free.
+pub(crate) fn usable_blocks(geometry: &Geometry, host_segments: usize) -> u64 {
+    let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+    segments.saturating_sub(held_free(segments, host_segments)) as u64 * u64::from(geometry.segment_blocks())
+}
+
 impl Keep {
     /// `usable` blocks are those of segments that are not held free.
     pub(crate) fn new(config: &Config, data_blocks: u64, usable: u64, now: Nanos) -> Self {
-        let capacity = (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16);
+        let capacity = kept_of(data_blocks, usable);
         let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
             cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
@@ -168,6 +186,16 @@ impl Keep {
     /// Misses that a larger pool would have saved.
     pub(crate) const fn regrets(&self) -> Regrets {
         self.reach.regrets()
+    }
+
+    /// Blocks that are kept at most.
+    pub(crate) fn kept_most(&self) -> u64 {
+        self.cache.capacity() as u64
+    }
+
+    /// The reads of blocks that the policy had evicted.
+    pub(crate) fn returned(&self) -> Returned {
+        self.cache.returned().unwrap_or_default()
     }
 
     /// Bytes of memory that it takes at its capacity.

@@ -79,6 +79,7 @@ pub use headpond_log::{
     FlashRead, LeftBehind, LeftError, LeftWrite, Mutation, SecondTail, TailSlots, left_by, newest_superblock,
 };
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
+pub use keep::blocks_kept_by;
 pub use recovery::{RecoverError, Recovered, RecoveredObject, format_pool, recover, recover_mutated};
 pub use request::{
     Attributes, FlushId, FlushScope, Namespace, OpenFile, OpenObject, OpenVolume, Reply, Request, RequestId, Served,

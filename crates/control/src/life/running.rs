@@ -235,6 +235,7 @@ impl Running {
                 log_line(format_args!("{} takes over", program.display()));
                 let look = self.service.look_for_history();
                 self.service.history.end(&look, EventKind::Upgraded, &format!("{} takes over", program.display()));
+                self.service.recordings.end();
                 client.answer(&Answer::Done);
                 // As by a kill: the next worker relies on nothing that this one would still do.
                 std::process::exit(0)
@@ -285,6 +286,7 @@ impl Running {
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         service.thaw();
+        service.recordings.end();
         notify("STOPPING=1");
         let mut is_interrupted = || match events.try_recv() {
             Ok(Event::Signal(_)) => true,

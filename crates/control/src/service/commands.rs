@@ -19,6 +19,7 @@ use headpond_shard::{Gate, Handle};
 use super::frozen::Freeze;
 use super::operations::Operations;
 use super::protocol::{Answer, ClientCommand, OperationProgress};
+use super::recordings::Recordings;
 use super::socket::Client;
 use super::watch::WatchNotes;
 use super::{Status, faults};
@@ -76,6 +77,7 @@ pub(crate) struct Service {
     /// Holds changes of names back while the origin stands still.
     pub(crate) standstill: Arc<Standstill>,
     pub(crate) freeze: Freeze,
+    pub(crate) recordings: Recordings,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -113,6 +115,7 @@ impl Service {
             whole: Arc::default(),
             standstill: Arc::default(),
             freeze: Freeze::default(),
+            recordings: Recordings::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
             holder: 0,
             lives: 0,
@@ -148,6 +151,7 @@ impl Service {
             command,
             ClientCommand::Flush { .. }
                 | ClientCommand::Freeze { .. }
+                | ClientCommand::Record { .. }
                 | ClientCommand::Set { .. }
                 | ClientCommand::AddRule { .. }
                 | ClientCommand::RemoveRule { .. }
@@ -162,6 +166,7 @@ impl Service {
             ClientCommand::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
             ClientCommand::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
             ClientCommand::Freeze { seconds } => self.freeze(seconds, client),
+            ClientCommand::Record { seconds, bytes_max } => self.record(seconds, bytes_max, client),
             ClientCommand::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
             ClientCommand::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
             ClientCommand::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),

@@ -13,6 +13,8 @@ mod frozen;
 mod operations;
 mod panel;
 mod protocol;
+mod record;
+mod recordings;
 pub(crate) mod rules;
 mod shown;
 mod socket;

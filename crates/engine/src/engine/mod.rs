@@ -25,7 +25,7 @@ use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::ops::status::SettlingStatus;
 use crate::gather::Gather;
-use crate::keep::{Keep, Keeping};
+use crate::keep::{Keep, Keeping, usable_blocks};
 use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
@@ -78,9 +78,7 @@ impl Engine {
         store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, early_blocks });
         let geometry = *store.log().geometry();
         let data_blocks = geometry.data_blocks();
-        let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
-        let usable = segments.saturating_sub(crate::store::held_free(segments, config.host_segments));
-        let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
+        let keep = Keep::new(&config, data_blocks, usable_blocks(&geometry, host_segments), now);
         let mut engine = Self {
             config,
             now,
@@ -249,6 +247,9 @@ impl Engine {
             map_bytes: objects.map_bytes(),
             kept_blocks: self.store.sums().kept_blocks(),
             class_blocks: self.store.sums().class_blocks(),
+            kept_blocks_max: self.keep.kept_most(),
+            returned_blocks: self.keep.returned().reads,
+            remembered_blocks: self.keep.returned().evicted,
             policy_bytes: self.keep.memory(),
             memory_blocks: self.store.window().len() as u64,
             dirty_objects: objects.dirty(),
