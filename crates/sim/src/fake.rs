@@ -331,6 +331,8 @@ impl Restored for FakeRestored {
 
     fn booted(&mut self, _boot: [u8; 16]) {}
 
+    fn goes_on(&mut self) {}
+
     fn clean_stop(&self) -> bool {
         true
     }

@@ -447,6 +447,8 @@ impl Model {
         if crashed {
             model.earlier_changes.iter().for_each(change);
             changed.extend(model.earlier.iter().flat_map(|earlier| base.differences(earlier)));
+            // Where one ends the file may end again.
+            changed.extend(model.earlier.iter().map(|earlier| last_byte(earlier.size)));
         }
         Some(in_blocks(changed))
     }

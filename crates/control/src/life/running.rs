@@ -82,8 +82,9 @@ impl Running {
                 places
             }
         };
-        let found =
-            FoundPool::find(&plan.pool, &root, &places.flash, budget, Inheritance { left, tail, nameless }, &waiting)?;
+        let holder = succession.as_ref().map(Succession::holder);
+        let inheritance = Inheritance { left, holder, tail, nameless };
+        let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, inheritance, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
@@ -121,6 +122,10 @@ impl Running {
         let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
         if let Some(succession) = &succession {
             keep_beating(pool.handle().clone(), succession.beat()).map_err(failed)?;
+        }
+        pool.owed_sync().begin();
+        if let Some(keeper) = heirs.lock_keeper() {
+            pool.lock_kept_by(keeper).map_err(failed)?;
         }
         heirs
             .serve(mounted.device().map_err(failed)?, pool.flash(), &service.places, plan.metrics_token.as_ref())
@@ -312,7 +317,7 @@ fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
-    service.with_faults(pool.faults().cloned()).with_freeze(freeze)
+    service.with_faults(pool.faults().cloned()).with_freeze(freeze).with_owed_sync(pool.owed_sync().clone())
 }
 
 /// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.

@@ -21,6 +21,7 @@ use headpond_mount::{
 };
 
 use crate::mounts::CheckedPlaces;
+use crate::ownership::LockKeeper;
 use crate::pool::ArenaTail;
 use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
@@ -31,6 +32,9 @@ const CONNECTION: &str = "fuse";
 
 /// The open flash, with its lock.
 const FLASH: &str = "flash";
+
+/// The lock beside the origin.
+const ORIGIN_LOCK: &str = "lock";
 
 /// The places of the mount, as text.
 const PLACES: &str = "places";
@@ -57,6 +61,8 @@ pub struct Succession {
 pub(crate) struct Left {
     connection: OwnedFd,
     flash: File,
+    /// None from a worker of a version that left none.
+    origin_lock: Option<File>,
     places: CheckedPlaces,
     metrics_token: Option<PathBuf>,
 }
@@ -74,11 +80,13 @@ impl Succession {
         let (tie, inherited) = Tie::take(layout()).map_err(failed)?;
         kill_before_holder();
         let Inherited { arena, mut kept, notes, lives } = inherited;
+        let origin_lock = kept.remove(ORIGIN_LOCK).map(File::from);
         let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
         let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
         let left = left.map(|((connection, flash), (places, metrics_token))| Left {
             connection,
             flash,
+            origin_lock,
             places,
             metrics_token,
         });
@@ -174,6 +182,11 @@ impl Left {
         self.flash.try_clone().map_err(|error| Refusal::from_io("take over", &self.places.flash, error))
     }
 
+    /// The lock beside the origin.
+    pub(crate) fn origin_lock(&self) -> Option<File> {
+        self.origin_lock.as_ref()?.try_clone().ok()
+    }
+
     fn plan(&self, mut asked: MountPlan) -> MountPlan {
         asked.mountpoint.clone_from(&self.places.mountpoint);
         asked.metrics_token.clone_from(&self.metrics_token);
@@ -222,7 +235,7 @@ pub fn shared_layout() -> String {
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// The places as text: a line each, in which no byte is special.
 fn written(places: &CheckedPlaces, metrics_token: Option<&PathBuf>) -> String {
@@ -260,6 +273,15 @@ impl Heirs {
         tie.keep(FLASH, flash.as_fd())?;
         tie.note(PLACES, &written(places, metrics_token))?;
         tie.ready()
+    }
+
+    /// What keeps the lock beside the origin for them, so that no other process takes it in between.
+    pub(crate) fn lock_keeper(&self) -> Option<Box<LockKeeper>> {
+        let tie = self.0.clone()?;
+        Some(Box::new(move |lock| match lock {
+            Some(lock) => tie.keep(ORIGIN_LOCK, lock),
+            None => tie.release(ORIGIN_LOCK),
+        }))
     }
 
     /// Whether a program with this layout can go on.

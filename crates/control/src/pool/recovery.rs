@@ -24,7 +24,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::flash::{FlashContent, HeldFlash};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, Ownership, PoolHeld, hex, judge};
+use crate::ownership::{
+    Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerState, Ownership, PoolHeld, hex, judge,
+};
 use crate::process::{Step, Waiting, boot};
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
@@ -48,8 +50,14 @@ pub(crate) struct Ready {
     pub(crate) known: Vec<KnownObject>,
     /// Status change times of files without dirty data.
     pub(crate) kept_times: Vec<KeptTime>,
+    /// Objects whose files are gone. Their syncs make that durable.
+    pub(crate) leaving: Vec<ObjectId>,
+    /// The last worker left the origin without a sync.
+    pub(crate) owes_sync: bool,
     /// The claim of this use. The pool has it from its first checkpoint on.
     pub(crate) claim: Claim,
+    /// The marker has that claim already: it is the last worker's.
+    pub(crate) goes_on_with_claim: bool,
     /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
@@ -128,6 +136,8 @@ pub(crate) struct Inherited {
     pub(crate) tail: Option<SecondTail>,
     /// Files that are open and have no name.
     pub(crate) nameless: NamelessFiles,
+    /// There was one, and it served.
+    pub(crate) goes_on: bool,
 }
 
 /// Makes the pool of `flash` ready for the origin, or refuses.
@@ -139,7 +149,7 @@ pub(crate) fn make_ready(
     inherited: Inherited,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
-    let Inherited { tail, nameless } = inherited;
+    let Inherited { tail, nameless, goes_on } = inherited;
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan)?;
     waiting.on(Step::Pool);
@@ -171,16 +181,22 @@ pub(crate) fn make_ready(
     if let Some(tail) = tail {
         recovered.survive_in(tail);
     }
-    // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
-    // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
-    // names after an orderly stop. This comes before the comparison of files, because the writing may move their
-    // times.
-    let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
-    waiting.on(Step::Sync);
-    root.sync_file_system().map_err(failed)?;
+    let goes_on = goes_on && matches!((&ownership, &trust), (Ownership::Same(_), Trust::Left));
+    if goes_on {
+        // Programs wait. Who owes which sync of the origin: see there, and `OwedSync`.
+        recovered.goes_on();
+    } else {
+        // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
+        // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
+        // names after an orderly stop. This comes before the comparison of files, because the writing may move their
+        // times.
+        let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+        waiting.on(Step::Sync);
+        root.sync_file_system().map_err(failed)?;
+    }
     recovered.booted(boot());
     waiting.on(Step::Files);
-    let Settled { files, known, mut kept_times } = match trust {
+    let Settled { files, known, mut kept_times, leaving } = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &nameless, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
             // `--format` of an image decides nothing about its content.
@@ -209,20 +225,46 @@ pub(crate) fn make_ready(
         }
     }
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
-    let id = random()?;
-    let claim = Claim {
-        epoch: recovered.epoch().0,
-        id: hex(&id),
-        before: hex(&recovered.superblock().claim),
-        begun: false,
-        stopped_at: None,
+    let went_on = beside.awaited.marker.filter(|_| goes_on).and_then(|marker| claim_to_go_on_with(marker, &recovered));
+    let goes_on_with_claim = went_on.is_some();
+    let claim = match went_on {
+        Some(claim) => claim,
+        None => {
+            let id = random()?;
+            let before = hex(&recovered.superblock().claim);
+            recovered.claim(id);
+            Claim { epoch: recovered.epoch().0, id: hex(&id), before, begun: false, stopped_at: None }
+        }
     };
-    recovered.claim(id);
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
-    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
+    Ok(Ready {
+        recovered,
+        pool,
+        key,
+        mode,
+        pool_bytes,
+        files,
+        known,
+        kept_times,
+        leaving,
+        owes_sync: goes_on,
+        claim,
+        goes_on_with_claim,
+        notes,
+    })
+}
+
+/// The claim of the last worker, with which the next one goes on: then nothing beside the origin need be written and
+/// synced before the first answer. Nobody else had the pool or the origin in between, so it is one use for whoever
+/// judges an image of the pool later: the note of how far the log was durable tells images of that use apart, and batch
+/// numbers go on.
+fn claim_to_go_on_with(marker: &Marker, recovered: &Recovered) -> Option<Claim> {
+    let claim = marker.claim.clone()?;
+    let is_its = claim.begun && claim.stopped_at.is_none() && claim.id == hex(&recovered.superblock().claim);
+    (is_its && marker.state == MarkerState::Mounted).then_some(claim)
 }
 
 /// Whose the pool is, and how far its data counts.
@@ -371,6 +413,7 @@ struct Settled {
     files: Vec<DirtyFile>,
     known: Vec<KnownObject>,
     kept_times: Vec<KeptTime>,
+    leaving: Vec<ObjectId>,
 }
 
 /// Makes every object agree with its file at the origin, or refuses with all conflicts at once.
@@ -402,6 +445,10 @@ fn settle_objects(
                 false
             }
             Verdict::Forgotten => false,
+            Verdict::Leaving => {
+                settled.leaving.push(object.object);
+                false
+            }
             Verdict::Conflict(conflict) => {
                 let path = shown_path(object, found.as_ref());
                 in_conflict.push(path.clone());

@@ -24,6 +24,7 @@ use super::watch::WatchNotes;
 use super::{Status, faults};
 use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
+use crate::origin::OwedSync;
 use crate::refusal::Refusal;
 use crate::settings::{LiveSettings, Settings};
 
@@ -73,6 +74,8 @@ pub(crate) struct Service {
     /// Holds changes of names back while the origin stands still.
     pub(crate) standstill: Arc<Standstill>,
     pub(crate) freeze: Freeze,
+    /// The sync of the origin that a take-over has put off.
+    pub(crate) owed_sync: OwedSync,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -109,6 +112,7 @@ impl Service {
             whole: Arc::default(),
             standstill: Arc::default(),
             freeze: Freeze::default(),
+            owed_sync: OwedSync::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
             holder: 0,
             lives: 0,
@@ -126,6 +130,11 @@ impl Service {
     /// The same, of an origin that can stand still.
     pub(crate) fn with_freeze(self, freeze: Freeze) -> Self {
         Self { freeze, ..self }
+    }
+
+    /// The same, of a worker that took over.
+    pub(crate) fn with_owed_sync(self, owed_sync: OwedSync) -> Self {
+        Self { owed_sync, ..self }
     }
 
     /// The same, of a worker with a holder, after so many others.

@@ -109,10 +109,17 @@ impl Engine {
 
     /// Takes a pool into use that was recovered. The first thing to do is a checkpoint of a new epoch; requests wait
     /// for it.
-    pub(crate) fn of_recovered(mut store: Store, superblock: Superblock, config: Config, now: Nanos) -> Self {
+    pub(crate) fn of_recovered(
+        mut store: Store,
+        superblock: Superblock,
+        config: Config,
+        now: Nanos,
+        leaving: &[ObjectId],
+    ) -> Self {
         store.begins_use(now);
         let mut engine = Self::new(store, Checkpoints::new(superblock), config, now);
         engine.takes_up_what_is_dirty();
+        leaving.iter().for_each(|object| engine.burials.left(*object, now));
         engine
     }
 
