@@ -18,7 +18,7 @@ use headpond_log::{FlashRead, FoundObject, Log, Mutation, ScanError, SecondTail,
 use headpond_map::Slot;
 
 use crate::config::Config;
-use crate::engine::Engine;
+use crate::engine::{Engine, Left};
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenObject};
 use crate::store::Store;
@@ -358,9 +358,11 @@ impl Recovered {
     /// - blocks, sizes and times of destage: the log calls them dirty until the origin has synced them. An object that
     ///   is not trusted may have a size there that only looks right: its next job syncs it.
     /// - changes past the pool: the log says of the file, before the first one, that it is changed directly
-    ///   (`ObjectFlags::direct`), until it is synced. Nothing else goes to such a file's log before that. Of a file
-    ///   that the log does not name, the first sync syncs the origin's file, too (`ObjectFlags::unanchored`).
-    /// - a new name: the same flag.
+    ///   (`ObjectFlags::direct`), until it is synced. Nothing else of such a file goes to the log before that.
+    /// - the same of files that the log does not name: each of these counts as changed directly once it is opened, until
+    ///   [`Request::OriginSynced`](crate::Request::OriginSynced). Before that, no flush or stop may say that the origin
+    ///   has everything.
+    /// - a new name: the file's first sync (`ObjectFlags::unanchored`).
     /// - the removal of a file with dirty data: [`Verdict::Leaving`].
     ///
     /// Owners, modes and names are no business of the engine; the ledger has them.
@@ -399,7 +401,8 @@ impl Recovered {
             let changing = |object: &&mut Object| object.is_file() && !object.trust.is_trusted();
             self.store.objects_mut().filter(changing).for_each(|object| object.job.resizes());
         }
-        Engine::of_recovered(self.store, self.superblock, config, now, &self.leaving)
+        let left = Left { leaving: self.leaving, owes_origin_sync: self.goes_on };
+        Engine::of_recovered(self.store, self.superblock, config, now, left)
     }
 }
 

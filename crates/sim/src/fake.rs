@@ -172,6 +172,7 @@ impl Fake {
             | Request::StatusBegins { .. }
             | Request::StatusEnds { .. }
             | Request::CancelFlush(_)
+            | Request::OriginSynced
             | Request::Configure(_) => Vec::new(),
         }
     }

@@ -151,8 +151,9 @@ pub(crate) struct Sim<'a> {
     pub(crate) outlived: Option<Moment>,
     /// The process alone died: the next one does not sync the origin.
     pub(crate) goes_on: bool,
-    /// It has not been synced since.
+    /// It has not been synced since, and when that happens by itself.
     pub(crate) owes_sync: bool,
+    pub(crate) late_syncs: Rng,
     /// A daemon has ended, and nobody has looked at the files since.
     pub(crate) unseen_end: bool,
     /// Deaths of the process, by themselves, so that all else of a seed stays what it was.
@@ -194,6 +195,7 @@ impl<'a> Sim<'a> {
             outlived: None,
             goes_on: false,
             owes_sync: false,
+            late_syncs: Rng::for_part(seed, u64::MAX - 16),
             unseen_end: false,
             deaths: Rng::for_part(seed, u64::MAX - 15),
         }
@@ -353,15 +355,17 @@ impl<'a> Sim<'a> {
 
     /// Syncs the origin, as control does after a take-over before it flushes or stops: direct changes of files that the
     /// log does not name are in no later sync.
-    fn settle_owed_sync(&mut self) {
+    pub(crate) fn settle_owed_sync(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.owes_sync) {
             self.world.origin.sync_all();
+            self.ask(Asked::Configure, Request::OriginSynced)?;
         }
+        Ok(())
     }
 
     /// Flushes everything.
     pub(crate) fn flush(&mut self) -> Result<(), String> {
-        self.settle_owed_sync();
+        self.settle_owed_sync()?;
         let asked = Asked::Flush { moment: self.model.moment(), files: None };
         self.ask(asked, Request::Flush { id: FlushId(0), scope: FlushScope::All }).map(|_| ())
     }
@@ -369,7 +373,7 @@ impl<'a> Sim<'a> {
     /// Flushes one file.
     pub(crate) fn flush_file(&mut self, file: FileId, id: FlushId) -> Result<(), String> {
         let Some(object) = self.known(file) else { return Ok(()) };
-        self.settle_owed_sync();
+        self.settle_owed_sync()?;
         let asked = Asked::Flush { moment: self.model.moment(), files: Some(BTreeSet::from([file])) };
         self.ask(asked, Request::Flush { id, scope: FlushScope::Objects(BTreeSet::from([object])) }).map(|_| ())
     }
@@ -380,7 +384,7 @@ impl<'a> Sim<'a> {
     }
 
     pub(crate) fn stop(&mut self) -> Result<(), String> {
-        self.settle_owed_sync();
+        self.settle_owed_sync()?;
         self.stopping = true;
         self.stopped_well = false;
         self.ask(Asked::Stop { moment: self.model.moment() }, Request::Stop).map(|_| ())

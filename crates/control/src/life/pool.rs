@@ -232,7 +232,7 @@ impl<'a> FoundPool<'a> {
             begin(&handle, config, &marker, &mut claim);
         }
         let note = begin_note(&handle, &marker, &claim, ready.goes_on_with_claim);
-        let owed_sync = if ready.owes_sync { OwedSync::of(root.clone()) } else { OwedSync::default() };
+        let owed_sync = if ready.owes_sync { OwedSync::of(root.clone(), handle.clone()) } else { OwedSync::default() };
         if self.had_failed {
             forget_failure(&handle, &obsolete);
         }

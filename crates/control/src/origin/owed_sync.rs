@@ -18,6 +18,9 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use headpond_engine::Request;
+use headpond_shard::Handle;
+
 use super::OriginRoot;
 use crate::process::log::log_line;
 
@@ -52,20 +55,24 @@ impl fmt::Display for Unsynced {
 }
 
 /// The sync, for those who need it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct OwedSync(Option<Arc<Shared>>);
 
-#[derive(Debug)]
 struct Shared {
     root: Arc<OriginRoot>,
+    tell: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl OwedSync {
-    /// One that is due.
-    pub(crate) fn of(root: Arc<OriginRoot>) -> Self {
-        Self(Some(Arc::new(Shared { root, state: Mutex::new(State::Due), changed: Condvar::new() })))
+    /// One that is due. The engine hears when it is done.
+    pub(crate) fn of(root: Arc<OriginRoot>, engine: Handle) -> Self {
+        Self::telling(root, Box::new(move || engine.submit(Request::OriginSynced, Box::new(drop))))
+    }
+
+    fn telling(root: Arc<OriginRoot>, tell: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self(Some(Arc::new(Shared { root, tell, state: Mutex::new(State::Due), changed: Condvar::new() })))
     }
 
     /// Begins it on a thread of its own, if it is due.
@@ -117,7 +124,10 @@ impl OwedSync {
 impl Shared {
     fn end(&self, result: std::io::Result<()>) {
         *self.state() = match result {
-            Ok(()) => State::Done,
+            Ok(()) => {
+                (self.tell)();
+                State::Done
+            }
             Err(error) => {
                 log_line(format_args!(
                     "{}: the origin's file system cannot be synced: {error}. What the last worker wrote there directly may be \
@@ -142,7 +152,7 @@ mod tests {
 
     fn owed() -> (tempfile::TempDir, OwedSync) {
         let dir = tempfile::tempdir().unwrap();
-        let owed = OwedSync::of(Arc::new(OriginRoot::open(dir.path()).unwrap()));
+        let owed = OwedSync::telling(Arc::new(OriginRoot::open(dir.path()).unwrap()), Box::new(|| {}));
         (dir, owed)
     }
 

@@ -69,7 +69,18 @@ pub struct Engine {
     leaving: LeavingObjects,
     pool_failed: PoolFailed,
     object_room: ObjectRoom,
+    /// An earlier process changed files at the origin that the log does not name, and they are not synced there.
+    owes_origin_sync: bool,
     stats: Stats,
+}
+
+/// What an earlier process left to be done at the origin.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// Objects whose removal may not be durable.
+    pub(crate) leaving: Vec<ObjectId>,
+    /// Files that the log does not name may have changes that are not synced.
+    pub(crate) owes_origin_sync: bool,
 }
 
 impl Engine {
@@ -100,6 +111,7 @@ impl Engine {
             leaving: LeavingObjects::default(),
             pool_failed: PoolFailed::default(),
             object_room: ObjectRoom::default(),
+            owes_origin_sync: false,
             stats: Stats::default(),
         };
         engine.outbox.advance(now);
@@ -114,12 +126,13 @@ impl Engine {
         superblock: Superblock,
         config: Config,
         now: Nanos,
-        leaving: &[ObjectId],
+        left: Left,
     ) -> Self {
         store.begins_use(now);
         let mut engine = Self::new(store, Checkpoints::new(superblock), config, now);
         engine.takes_up_what_is_dirty();
-        leaving.iter().for_each(|object| engine.burials.left(*object, now));
+        left.leaving.iter().for_each(|object| engine.burials.left(*object, now));
+        engine.owes_origin_sync = left.owes_origin_sync;
         engine
     }
 

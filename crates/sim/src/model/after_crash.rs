@@ -56,7 +56,7 @@ impl Model {
         for (file, content) in continued {
             self.add_file(file, content);
         }
-        for (file, content) in replacements {
+        for (file, (content, sizes)) in replacements {
             self.add_file(file, content);
             if kept_origin && let Some(old) = files.remove(&file) {
                 let changes: Vec<ContentChange> =
@@ -64,7 +64,9 @@ impl Model {
                 let new = self.files.entry(file).or_default();
                 new.earlier = old.earlier;
                 new.earlier.extend(old.base.into_iter().map(|configuration| configuration.content));
-                new.earlier_changes = changes;
+                new.earlier_changes = old.earlier_changes;
+                new.earlier_changes.extend(changes);
+                new.earlier_sizes = sizes;
             }
         }
         self.events.clear();
@@ -158,9 +160,10 @@ impl Model {
     }
 
     /// Checks a file whose unsynced changes went to the origin: sector by sector.
-    fn check_loose(&self, file: FileId, bytes: &Found) -> Result<Content, String> {
+    /// Gives the content, and all sizes that the file had since it was synced there.
+    fn check_loose(&self, file: FileId, bytes: &Found) -> Result<(Content, Vec<u64>), String> {
         let mut contents: Vec<Rc<Content>> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier.clone());
-        let mut sizes: Vec<u64> = contents.iter().map(|content| content.size).collect();
+        let mut sizes: Vec<u64> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier_sizes.clone());
         let floor = self.loose_floor(file);
         self.replay(file, |moment, configurations, _| {
             if moment == floor {
@@ -174,7 +177,9 @@ impl Model {
         let mut changes: Vec<ContentChange> =
             self.window(file).map(|id| self.mutations[id.0 as usize].change).collect();
         changes.extend(self.files.get(&file).iter().flat_map(|model| model.earlier_changes.iter().copied()));
-        self.explain_sectors(file, bytes, &contents, changes, sizes)
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok((self.explain_sectors(file, bytes, &contents, changes, sizes.clone())?, sizes))
     }
 
     fn explain_crash(&self, file: FileId, bytes: &Found) -> String {
