@@ -35,7 +35,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
         "control",
         &["base", "format", "claim", "holder", "device", "engine", "ledger", "rules", "door", "shard", "mount"],
     ),
-    ("lab", &["base", "format", "holder", "device", "engine", "shard", "mount", "control", "measure", "models"]),
+    ("lab", &["base", "format", "holder", "device", "map", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",
         &[

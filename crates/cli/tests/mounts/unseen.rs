@@ -235,3 +235,60 @@ fn no_other_mount_gets_the_origin_while_workers_die() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     pond.mount_places("origin", "mnt2", "flash2", &["--size", SIZE]).ok();
 }
+
+#[test]
+fn a_successor_that_hangs_in_its_recovery_is_replaced() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let environment = [("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "2")];
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, b"kept");
+    fs::write(&hangs, "").unwrap();
+    pond.kill_worker(daemon);
+    wait_until("the holder notices", || pond.log().contains("hung, and was killed"));
+    fs::remove_file(&hangs).unwrap();
+    assert_eq!(before_long("a read", move || fs::read(path).unwrap()), b"kept");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_tree_with_more_files_than_the_ledger_has_room_for_is_walked_while_workers_die() {
+    const ROOM: usize = 4000;
+    let mut pond = Pond::new();
+    let tree = pond.origin().join("tree");
+    for number in 0..3 * ROOM {
+        let directory = tree.join(format!("d{}", number / 500));
+        if number % 500 == 0 {
+            fs::create_dir_all(&directory).unwrap();
+        }
+        File::create(directory.join(format!("file-{number}"))).unwrap();
+    }
+    let room = ROOM.to_string();
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &[("HEADPOND_LEDGER_INODES", &room)]);
+    let open = File::open(pond.mnt().join("tree/d0/file-7")).unwrap();
+    let tree = pond.mnt().join("tree");
+    let walk = std::thread::spawn(move || {
+        let mut seen = 0;
+        for directory in fs::read_dir(tree).unwrap() {
+            for entry in fs::read_dir(directory.unwrap().path()).unwrap() {
+                let path = entry.unwrap().path();
+                assert!(fs::metadata(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).is_file());
+                seen += 1;
+            }
+        }
+        seen
+    });
+    let mut kills = 0;
+    while !walk.is_finished() && kills < 4 {
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        take_over(&pond, daemon);
+        kills += 1;
+    }
+    assert_eq!(before_long("the walk", move || walk.join().unwrap()), 3 * ROOM);
+    take_over(&pond, daemon);
+    assert_eq!(open.metadata().unwrap().len(), 0);
+    assert!(!pond.log().contains("more files are in use than can be noted"), "{}", pond.log());
+    drop(open);
+    pond.unmount(&[]).ok();
+}

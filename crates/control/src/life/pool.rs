@@ -12,6 +12,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
 use headpond_base::{BLOCK_U64, CacheMode, MemberId, PoolId};
@@ -65,6 +66,8 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) left: Option<&'a Left>,
     /// The process that keeps the mount, if it is not this one: the marker names it.
     pub(crate) holder: Option<u32>,
+    /// Where signs of life are counted.
+    pub(crate) beat: Option<&'static AtomicU64>,
     pub(crate) tail: Option<ArenaTail>,
     /// Files of the origin that are open and have no name.
     pub(crate) nameless: Vec<OwnedFd>,
@@ -108,7 +111,7 @@ impl<'a> FoundPool<'a> {
         inheritance: Inheritance<'_>,
         waiting: &Waiting,
     ) -> Result<Self, Refusal> {
-        let Inheritance { left, holder, tail, nameless } = inheritance;
+        let Inheritance { left, holder, beat, tail, nameless } = inheritance;
         let from_file = settings_from_file(plan)?;
         waiting.on(Step::Origin("the lock beside the data"));
         let kept = left.and_then(Left::origin_lock).map(|lock| MarkerHold::take_over(root, lock)).transpose()?;
@@ -130,7 +133,7 @@ impl<'a> FoundPool<'a> {
         let nameless = NamelessFiles::of(nameless);
         let nameless =
             nameless.map_err(|error| Refusal::from_io("look at files without a name below", root.path(), error))?;
-        let inherited = Inherited { tail, nameless, goes_on: left.is_some() };
+        let inherited = Inherited { tail, nameless, goes_on: left.is_some(), beat };
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
@@ -442,7 +445,7 @@ mod tests {
     /// A pool in use, without a mount or any other door.
     fn start(plan: &PoolPlan) -> (RunningPool, OpenedPool) {
         let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
-        let waiting = Waiting::for_origin(&plan.origin);
+        let waiting = Waiting::for_origin(&plan.origin, None);
         let before = Marker::beside(&plan.origin);
         let found =
             FoundPool::find(plan, &root, &plan.flash, Budget::of_process(), Inheritance::default(), &waiting).unwrap();

@@ -70,7 +70,10 @@ impl Running {
         let budget = Budget::of_process();
         give_large_buffers_back();
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
-        let waiting = Waiting::for_origin(&plan.pool.origin);
+        if let Some(succession) = &succession {
+            succession.hang();
+        }
+        let waiting = Waiting::for_origin(&plan.pool.origin, succession.as_ref().map(Succession::beat));
         waiting.on(Step::Origin("the directory"));
         let root = Arc::new(OriginRoot::open(&plan.pool.origin)?);
         let places = match left {
@@ -83,7 +86,7 @@ impl Running {
             }
         };
         let holder = succession.as_ref().map(Succession::holder);
-        let inheritance = Inheritance { left, holder, tail, nameless };
+        let inheritance = Inheritance { left, holder, beat: succession.as_ref().map(Succession::beat), tail, nameless };
         let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, inheritance, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();

@@ -45,6 +45,12 @@ const NAMELESS: &str = "file-";
 /// For tests: take the kernel for one that cannot send requests again.
 const WITHOUT_SENDING_AGAIN: &str = "HEADPOND_WITHOUT_SENDING_AGAIN";
 
+/// For tests: so many inodes have room in the ledger.
+const LEDGER_INODES: &str = "HEADPOND_LEDGER_INODES";
+
+/// For tests: a successor hangs in recovery while there is this file.
+const HANGS: &str = "HEADPOND_RECOVERY_HANGS";
+
 /// A worker's place in the row.
 #[derive(Debug)]
 pub struct Succession {
@@ -138,11 +144,19 @@ impl Succession {
         self.nameless.values().filter_map(|file| file.try_clone().ok()).collect()
     }
 
+    /// Hangs, if a test asked for it.
+    pub(crate) fn hang(&self) {
+        let Some(file) = std::env::var_os(HANGS).filter(|_| !self.is_first()) else { return };
+        while Path::new(&file).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     /// What of the mount outlives this worker: new, or with what the last one left.
     pub(crate) fn lasting(&mut self) -> Result<LastingMount, Refusal> {
         let words = self.arena.ledger_words;
         let ledger =
-            if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, LedgerRoom::USUAL) };
+            if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, ledger_room()) };
         let ledger = ledger.map_err(|why| Refusal::Failed {
             doing: "take over from the last worker".to_owned(),
             error: std::io::Error::other(why.to_string()),
@@ -214,13 +228,19 @@ impl DescriptorKeeper for WithHolder {
     }
 }
 
+/// Room for what the kernel believes.
+fn ledger_room() -> LedgerRoom {
+    let asked = std::env::var(LEDGER_INODES).ok().and_then(|inodes| inodes.parse().ok());
+    asked.map_or(LedgerRoom::USUAL, |inodes| LedgerRoom { inodes, ..LedgerRoom::USUAL })
+}
+
 /// How the memory shared with the holder is divided.
 pub(crate) fn layout() -> Sizes {
     let tail = TailSlots::USUAL;
     let journal = JournalRoom::USUAL;
     Sizes {
         tail_words: tail.words(),
-        ledger_words: LedgerRoom::USUAL.words(),
+        ledger_words: ledger_room().words(),
         journal_words: journal.words(),
         tail_bytes: tail.bytes(),
         journal_bytes: journal.bytes(),

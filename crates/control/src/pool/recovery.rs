@@ -10,11 +10,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
+use headpond_base::{BLOCK_U64, Buf, CacheMode, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, SecondTail, Verdict,
-    format_pool, recover_mutated,
+    Attributes, FlashRead, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, SecondTail,
+    Verdict, format_pool, recover_mutated,
 };
 use headpond_format::{Damage, Identity, MemberName, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
@@ -138,6 +139,23 @@ pub(crate) struct Inherited {
     pub(crate) nameless: NamelessFiles,
     /// There was one, and it served.
     pub(crate) goes_on: bool,
+    /// Where signs of life are counted.
+    pub(crate) beat: Option<&'static AtomicU64>,
+}
+
+/// Reads for recovery. Each is a sign of life.
+struct BeatingReader<'a> {
+    flash: FlashReader<'a>,
+    beat: Option<&'static AtomicU64>,
+}
+
+impl FlashRead for BeatingReader<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        if let Some(beat) = self.beat {
+            beat.fetch_add(1, Ordering::Relaxed);
+        }
+        self.flash.read(offset, len)
+    }
 }
 
 /// Makes the pool of `flash` ready for the origin, or refuses.
@@ -149,11 +167,11 @@ pub(crate) fn make_ready(
     inherited: Inherited,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
-    let Inherited { tail, nameless, goes_on } = inherited;
+    let Inherited { tail, nameless, goes_on, beat } = inherited;
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan)?;
     waiting.on(Step::Pool);
-    let found = look_at(flash, allowed, planted)?;
+    let found = look_at(flash, allowed, planted, beat)?;
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
     waiting.on(Step::Origin("the files"));
@@ -174,7 +192,7 @@ pub(crate) fn make_ready(
             let key = random()?;
             let mode = plan.mode.unwrap_or_default();
             format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
-            (read_pool(flash, planted)?, key)
+            (read_pool(flash, planted, None)?, key)
         }
     };
     check_size(flash, &recovered, plan)?;
@@ -298,14 +316,19 @@ fn whose(
 }
 
 /// The pool on the flash, if there is one that counts.
-fn look_at(flash: &HeldFlash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
+fn look_at(
+    flash: &HeldFlash,
+    allowed: Allowed,
+    planted: Option<Mutation>,
+    beat: Option<&'static AtomicU64>,
+) -> Result<Option<Recovered>, Refusal> {
     let refuse =
         |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
     match flash.recognise()? {
         FlashContent::Nothing => Ok(None),
         FlashContent::Foreign(_) if allowed.format => Ok(None),
         FlashContent::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
-        FlashContent::Pool(_) => match read_pool(flash, planted) {
+        FlashContent::Pool(_) => match read_pool(flash, planted, beat) {
             Ok(recovered) => Ok(Some(recovered)),
             Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
             Err(refusal) => Err(refusal),
@@ -337,8 +360,13 @@ fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
     Ok(asked.then_some(Mutation::AcceptTornBatch))
 }
 
-fn read_pool(flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
-    recover_mutated(&mut FlashReader(flash.opened()), flash.bytes(), planted).map_err(|error| {
+fn read_pool(
+    flash: &HeldFlash,
+    planted: Option<Mutation>,
+    beat: Option<&'static AtomicU64>,
+) -> Result<Recovered, Refusal> {
+    let mut reader = BeatingReader { flash: FlashReader(flash.opened()), beat };
+    recover_mutated(&mut reader, flash.bytes(), planted).map_err(|error| {
         let (advice, status) = match error {
             RecoverError::Version { .. } => (OTHER_VERSION, ExitStatus::PoolVersion),
             RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
@@ -355,7 +383,7 @@ fn read_pool(flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, 
 fn kept(found: Option<Recovered>, flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     match found {
         Some(recovered) => Ok(recovered),
-        None => read_pool(flash, planted),
+        None => read_pool(flash, planted, None),
     }
 }
 

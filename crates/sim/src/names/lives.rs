@@ -211,7 +211,7 @@ impl Run {
         for file in files.into_iter().filter(|file| !found.contains_key(file)) {
             with(|env| env.model.remove_file(file));
         }
-        let moment = with(|env| env.model.check_crash(&found, kept_origin))?;
+        let moment = with(|env| env.model.check_crash(&found, &std::collections::BTreeSet::new(), kept_origin))?;
         with(|env| {
             env.world.trace(|| format!("all files are as they were after event {moment}"));
             env.faults = faults;
