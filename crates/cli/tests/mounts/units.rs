@@ -74,17 +74,18 @@ mkdir -m 700 /run/user/0
 until_so() { for _ in $(seq 400); do if eval "$1"; then return 0; fi; sleep 0.1; done; echo "in vain: $1"; exit 1; }
 of() { systemctl --user show -p "$2" --value "$1"; }
 until_so '[ -S /run/user/0/systemd/private ]'
-systemctl --user start mariadb.service
+systemctl --user start mariadb.service survivor.service
 mount=headpond@mysql.service
-holder=$(of $mount MainPID) database=$(of mariadb.service MainPID)
+holder=$(of $mount MainPID) database=$(of mariadb.service MainPID) survivor=$(of survivor.service MainPID)
 echo synced > "$1/mnt/file"
 sync "$1/mnt/file"
 kill -KILL "$holder"
 until_so '[ "$(of $mount ActiveState)" = active ] && [ "$(of $mount MainPID)" != "$holder" ]'
 until_so '[ "$(of mariadb.service ActiveState)" = active ] && [ "$(of mariadb.service MainPID)" != "$database" ]'
+until_so '[ "$(of survivor.service ActiveState)" = active ] && [ "$(of survivor.service MainPID)" != "$survivor" ]'
 [ "$(cat "$1/mnt/file")" = synced ]
-[ "$(of $mount NRestarts)" = 1 ]
-systemctl --user stop mariadb.service $mount
+systemctl --user stop mariadb.service survivor.service
+systemctl --user stop $mount
 [ "$(cat "$1/origin/file")" = synced ]
 echo ALL IS WELL
 "#;
@@ -112,10 +113,13 @@ fn a_mount_whose_processes_are_all_killed_comes_back_and_its_database_is_started
     let [origin, mnt, flash] = ["origin", "mnt", "flash"].map(|name| at(name).display().to_string());
     let conf = format!("ORIGIN={origin}\nMOUNTPOINT={mnt}\nFLASH={flash}\nOPTIONS=--size 64M\n");
     fs::write(at("conf/mysql.conf"), conf).unwrap();
-    // As a database does: it works in the mount, and ends with an error once that fails.
-    let database =
-        format!("[Service]\nWorkingDirectory={mnt}\nExecStart=/bin/sh -c 'while ls > /dev/null; do sleep 0.1; done'\n");
-    fs::write(at("units/mariadb.service"), database).unwrap();
+    // One works in the mount, and ends with an error once that fails. The other one takes no notice.
+    for (name, script) in [("mariadb", "while ls > /dev/null; do sleep 0.1; done; exit 1"), ("survivor", "sleep 1000")]
+    {
+        let database = format!("[Service]\nWorkingDirectory={mnt}\nExecStart=/bin/sh -c '{script}'\n");
+        fs::write(at(&format!("units/{name}.service")), database).unwrap();
+    }
+    copy(&at("units/mariadb.service.d"), &at("units/survivor.service.d"));
     fs::write(at("units/nothing.target"), "[Unit]\nDescription=nothing\n").unwrap();
     let mut manager = Command::new("timeout");
     manager.args(["--kill-after=5", "90", "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);

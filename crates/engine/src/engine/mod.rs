@@ -161,7 +161,10 @@ impl Engine {
         self.outbox.advance(self.now);
         self.keep.tick(self.now);
         self.keeping().fit();
-        self.keeping().learn();
+        // Requests wait for the first checkpoint, and for nothing else.
+        if self.life.has_served() {
+            self.keeping().learn();
+        }
         debug_assert!(
             self.keep.is_learning() || self.keep.quotas_hold(&self.store, &self.config),
             "{:?}",

@@ -23,8 +23,9 @@ use crate::fuse::wire::forget_name_message;
 /// How many inodes are looked at while requests that take one in wait.
 const LOOKS: usize = 4096;
 
-/// How long it waits after a round that found nobody unused: everything that the kernel holds is in use.
-const REST: Duration = Duration::from_millis(500);
+/// How long it waits after a round, and after one that found nobody unused: everything that the kernel holds is in use.
+const PAUSE: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(100);
 
 /// The thread that asks the kernel.
 pub(crate) struct Pruning {
@@ -51,10 +52,14 @@ impl Pruning {
         let (device, front) = (self.device.clone(), self.front.clone());
         let (is_at_work, next) = (self.is_at_work.clone(), self.next.clone());
         self.thread.push(move || {
-            if let Some(front) = front.upgrade()
-                && front.prune(&device, &next) == 0
-            {
-                std::thread::sleep(REST);
+            while let Some(front) = front.upgrade().filter(|front| front.is_crowded()) {
+                let asked = front.prune(&device, &next);
+                drop(front);
+                // The kernel's word that it has forgotten comes as requests.
+                std::thread::sleep(if asked == 0 { REST } else { PAUSE });
+                if asked == 0 {
+                    break;
+                }
             }
             is_at_work.store(false, Ordering::Release);
         });
@@ -62,6 +67,15 @@ impl Pruning {
 }
 
 impl Front {
+    /// Whether the ledger has little room, even without what the kernel forgot last.
+    fn is_crowded(&self) -> bool {
+        let is_crowded = || self.ledger.as_ref().is_some_and(|ledger| ledger.is_crowded());
+        is_crowded() && {
+            self.names.inodes.forget_all();
+            is_crowded()
+        }
+    }
+
     /// Asks the kernel to forget as many files as it takes. Returns how many.
     fn prune(&self, device: &OwnedFd, next: &AtomicU64) -> usize {
         let Some(ledger) = &self.ledger else { return 0 };
