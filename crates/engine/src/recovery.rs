@@ -366,9 +366,19 @@ impl Recovered {
     /// - the removal of a file with dirty data: [`Verdict::Leaving`].
     ///
     /// Owners, modes and names are no business of the engine; the ledger has them.
-    pub fn goes_on(&mut self) {
-        self.goes_on = true;
+    ///
+    /// Returns `false` if the origin must be synced after all: on one without birth times a file with dirty data is
+    /// removed. Nobody has it open any more, so a new file may get its number, and would be taken for it as long as the
+    /// log names it.
+    #[must_use]
+    pub fn goes_on(&mut self) -> bool {
         self.origin_stood = true;
+        let in_the_way = |object: &Object| {
+            let state = &object.state;
+            state.flags.unlinked && state.identity.lacks_birth() && object.data_dirty_against(state.witness.size())
+        };
+        self.goes_on = !self.store.objects().values().any(in_the_way);
+        self.goes_on
     }
 
     /// What the use that begins acknowledges survives its process, in this memory. To be called before

@@ -308,10 +308,11 @@ impl Sim<'_> {
             restored.survive_in(outliving.second_tail()?);
         }
         self.summary.gaps += u64::from(restored.beyond_gap() > 0);
-        self.owes_sync = self.goes_on;
-        if self.goes_on {
-            restored.goes_on();
-        } else if !restored.clean_stop() {
+        self.owes_sync = self.goes_on && restored.goes_on();
+        if self.goes_on && !self.owes_sync {
+            self.world.origin.sync_directory();
+        }
+        if !self.owes_sync && !restored.clean_stop() {
             // As control does: no later sync covers direct writes that the pool does not know.
             self.world.origin.sync_all();
         }

@@ -332,7 +332,9 @@ impl Restored for FakeRestored {
 
     fn booted(&mut self, _boot: [u8; 16]) {}
 
-    fn goes_on(&mut self) {}
+    fn goes_on(&mut self) -> bool {
+        true
+    }
 
     fn clean_stop(&self) -> bool {
         true

@@ -13,7 +13,7 @@ use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::sim::Sim;
 
 /// Tickets of writes that no engine asked for.
-const REDO_TICKETS: u64 = 1 << 60;
+pub(crate) const REDO_TICKETS: u64 = 1 << 60;
 
 impl Sim<'_> {
     /// Lets the process die in the midst of a step, now and then.

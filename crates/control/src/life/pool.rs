@@ -22,6 +22,7 @@ use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::beat::keep_beating;
 use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use super::succession::Left;
@@ -49,6 +50,7 @@ pub(crate) struct FoundPool<'a> {
     path: PathBuf,
     budget: Budget,
     holder: Option<u32>,
+    beat: Option<&'static AtomicU64>,
     marker: MarkerHold,
     found: Option<Marker>,
     durable: Option<DurableLog>,
@@ -154,6 +156,7 @@ impl<'a> FoundPool<'a> {
             path,
             budget,
             holder,
+            beat,
             marker,
             found,
             durable,
@@ -231,6 +234,11 @@ impl<'a> FoundPool<'a> {
         let failed = |doing: &str, error| Refusal::Failed { doing: doing.to_owned(), error };
         let handle = Shard::start(engine, reactor, origin, Limits::default())
             .map_err(|error| failed("start the shard's threads", error))?;
+        if let Some(beat) = self.beat {
+            // A large map is written for as long as that takes.
+            keep_beating(handle.clone(), beat)
+                .map_err(|error| failed("start the thread of the signs of life", error))?;
+        }
         if !ready.goes_on_with_claim {
             begin(&handle, config, &marker, &mut claim);
         }

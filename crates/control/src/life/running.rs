@@ -16,7 +16,6 @@ use headpond_shard::Budget;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::beat::keep_beating;
 use super::ending::Ended;
 use super::last_daemon::once_free;
 use super::pool::{FoundPool, Inheritance, OpenedPool, RunningPool, duplicate};
@@ -123,9 +122,6 @@ impl Running {
         }
         drop(waiting);
         let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
-        if let Some(succession) = &succession {
-            keep_beating(pool.handle().clone(), succession.beat()).map_err(failed)?;
-        }
         pool.owed_sync().begin();
         if let Some(keeper) = heirs.lock_keeper() {
             pool.lock_kept_by(keeper).map_err(failed)?;

@@ -200,10 +200,9 @@ pub(crate) fn make_ready(
         recovered.survive_in(tail);
     }
     let goes_on = goes_on && matches!((&ownership, &trust), (Ownership::Same(_), Trust::Left));
-    if goes_on {
-        // Programs wait. Who owes which sync of the origin: see there, and `OwedSync`.
-        recovered.goes_on();
-    } else {
+    // Programs wait. Who owes which sync of the origin: see `Recovered::goes_on`, and `OwedSync`.
+    let goes_on = goes_on && recovered.goes_on();
+    if !goes_on {
         // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
         // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
         // names after an orderly stop. This comes before the comparison of files, because the writing may move their
