@@ -54,6 +54,8 @@ pub(crate) trait Restored {
     fn discard(&mut self, object: ObjectId);
     fn adopt(&mut self, origin: OriginName);
     fn booted(&mut self, boot: [u8; 16]);
+    /// The process alone died, so nobody synced the origin. Whether it need not be.
+    fn goes_on(&mut self) -> bool;
     fn clean_stop(&self) -> bool;
     /// The last host batch that counts.
     fn last_host_batch(&self) -> u64;
@@ -161,6 +163,10 @@ impl Restored for Recovered {
 
     fn booted(&mut self, boot: [u8; 16]) {
         Self::booted(self, boot);
+    }
+
+    fn goes_on(&mut self) -> bool {
+        Self::goes_on(self)
     }
 
     fn clean_stop(&self) -> bool {

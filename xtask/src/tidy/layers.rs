@@ -49,7 +49,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "recording",
         ],
     ),
-    ("lab", &["base", "format", "holder", "device", "engine", "shard", "mount", "control", "measure", "models"]),
+    ("lab", &["base", "format", "holder", "device", "map", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",
         &[

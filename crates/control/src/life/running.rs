@@ -16,7 +16,6 @@ use headpond_shard::Budget;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::beat::keep_beating;
 use super::ending::Ended;
 use super::last_daemon::once_free;
 use super::pool::{FoundPool, Inheritance, OpenedPool, RunningPool, duplicate};
@@ -78,7 +77,10 @@ impl Running {
         let budget = Budget::of_process();
         give_large_buffers_back();
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
-        let waiting = Waiting::for_origin(&plan.pool.origin);
+        if let Some(succession) = &succession {
+            succession.hang();
+        }
+        let waiting = Waiting::for_origin(&plan.pool.origin, succession.as_ref().map(Succession::beat));
         waiting.on(Step::Origin("the directory"));
         let root = Arc::new(OriginRoot::open(&plan.pool.origin)?);
         let places = match left {
@@ -90,8 +92,9 @@ impl Running {
                 places
             }
         };
-        let found =
-            FoundPool::find(&plan.pool, &root, &places.flash, budget, Inheritance { left, tail, nameless }, &waiting)?;
+        let holder = succession.as_ref().map(Succession::holder);
+        let inheritance = Inheritance { left, holder, beat: succession.as_ref().map(Succession::beat), tail, nameless };
+        let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, inheritance, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
@@ -129,8 +132,9 @@ impl Running {
         }
         drop(waiting);
         let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
-        if let Some(succession) = &succession {
-            keep_beating(pool.handle().clone(), succession.beat()).map_err(failed)?;
+        pool.owed_sync().begin();
+        if let Some(keeper) = heirs.lock_keeper() {
+            pool.lock_kept_by(keeper).map_err(failed)?;
         }
         heirs.leave_session(&session).map_err(failed)?;
         heirs
@@ -332,7 +336,8 @@ fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
-    service.with_faults(pool.faults().cloned()).with_freeze(freeze).with_history(pool.history().clone())
+    let service = service.with_faults(pool.faults().cloned()).with_freeze(freeze);
+    service.with_history(pool.history().clone()).with_owed_sync(pool.owed_sync().clone())
 }
 
 /// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.

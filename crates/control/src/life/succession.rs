@@ -21,6 +21,7 @@ use headpond_mount::{
 };
 
 use crate::mounts::CheckedPlaces;
+use crate::ownership::LockKeeper;
 use crate::pool::ArenaTail;
 use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
@@ -33,6 +34,9 @@ const CONNECTION: &str = "fuse";
 /// The open flash, with its lock.
 const FLASH: &str = "flash";
 
+/// The lock beside the origin.
+const ORIGIN_LOCK: &str = "lock";
+
 /// The places of the mount, as text.
 const PLACES: &str = "places";
 
@@ -44,6 +48,12 @@ const NAMELESS: &str = "file-";
 
 /// For tests: take the kernel for one that cannot send requests again.
 const WITHOUT_SENDING_AGAIN: &str = "HEADPOND_WITHOUT_SENDING_AGAIN";
+
+/// For tests: so many inodes have room in the ledger.
+const LEDGER_INODES: &str = "HEADPOND_LEDGER_INODES";
+
+/// For tests: a successor hangs in recovery while there is this file.
+const HANGS: &str = "HEADPOND_RECOVERY_HANGS";
 
 /// A worker's place in the row.
 #[derive(Debug)]
@@ -61,6 +71,8 @@ pub struct Succession {
 pub(crate) struct Left {
     connection: OwnedFd,
     flash: File,
+    /// None from a worker of a version that left none.
+    origin_lock: Option<File>,
     places: CheckedPlaces,
     http_token: Option<PathBuf>,
     session: Option<Session>,
@@ -79,11 +91,13 @@ impl Succession {
         let (tie, inherited) = Tie::take(layout()).map_err(failed)?;
         kill_before_holder();
         let Inherited { arena, mut kept, notes, lives } = inherited;
+        let origin_lock = kept.remove(ORIGIN_LOCK).map(File::from);
         let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
         let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
         let left = left.map(|((connection, flash), (places, http_token))| Left {
             connection,
             flash,
+            origin_lock,
             places,
             http_token,
             session: notes.get(SESSION).and_then(|text| Session::left(text)),
@@ -136,11 +150,19 @@ impl Succession {
         self.nameless.values().filter_map(|file| file.try_clone().ok()).collect()
     }
 
+    /// Hangs, if a test asked for it.
+    pub(crate) fn hang(&self) {
+        let Some(file) = std::env::var_os(HANGS).filter(|_| !self.is_first()) else { return };
+        while Path::new(&file).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     /// What of the mount outlives this worker: new, or with what the last one left.
     pub(crate) fn lasting(&mut self) -> Result<LastingMount, Refusal> {
         let words = self.arena.ledger_words;
         let ledger =
-            if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, LedgerRoom::USUAL) };
+            if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, ledger_room()) };
         let ledger = ledger.map_err(|why| Refusal::Failed {
             doing: "take over from the last worker".to_owned(),
             error: std::io::Error::other(why.to_string()),
@@ -185,6 +207,11 @@ impl Left {
         self.flash.try_clone().map_err(|error| Refusal::from_io("take over", &self.places.flash, error))
     }
 
+    /// The lock beside the origin.
+    pub(crate) fn origin_lock(&self) -> Option<File> {
+        self.origin_lock.as_ref()?.try_clone().ok()
+    }
+
     fn plan(&self, mut asked: MountPlan) -> MountPlan {
         asked.mountpoint.clone_from(&self.places.mountpoint);
         asked.http_token.clone_from(&self.http_token);
@@ -212,13 +239,19 @@ impl DescriptorKeeper for WithHolder {
     }
 }
 
+/// Room for what the kernel believes.
+fn ledger_room() -> LedgerRoom {
+    let asked = std::env::var(LEDGER_INODES).ok().and_then(|inodes| inodes.parse().ok());
+    asked.map_or(LedgerRoom::USUAL, |inodes| LedgerRoom { inodes, ..LedgerRoom::USUAL })
+}
+
 /// How the memory shared with the holder is divided.
 pub(crate) fn layout() -> Sizes {
     let tail = TailSlots::USUAL;
     let journal = JournalRoom::USUAL;
     Sizes {
         tail_words: tail.words(),
-        ledger_words: LedgerRoom::USUAL.words(),
+        ledger_words: ledger_room().words(),
         journal_words: journal.words(),
         tail_bytes: tail.bytes(),
         journal_bytes: journal.bytes(),
@@ -233,7 +266,7 @@ pub fn shared_layout() -> String {
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// The places as text: a line each, in which no byte is special.
 fn written(places: &CheckedPlaces, http_token: Option<&PathBuf>) -> String {
@@ -276,6 +309,15 @@ impl Heirs {
         tie.keep(FLASH, flash.as_fd())?;
         tie.note(PLACES, &written(places, http_token))?;
         tie.ready()
+    }
+
+    /// What keeps the lock beside the origin for them, so that no other process takes it in between.
+    pub(crate) fn lock_keeper(&self) -> Option<Box<LockKeeper>> {
+        let tie = self.0.clone()?;
+        Some(Box::new(move |lock| match lock {
+            Some(lock) => tie.keep(ORIGIN_LOCK, lock),
+            None => tie.release(ORIGIN_LOCK),
+        }))
     }
 
     /// Whether a program with this layout can go on.

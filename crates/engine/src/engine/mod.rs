@@ -69,7 +69,18 @@ pub struct Engine {
     leaving: LeavingObjects,
     pool_failed: PoolFailed,
     object_room: ObjectRoom,
+    /// An earlier process changed files at the origin that the log does not name, and they are not synced there.
+    owes_origin_sync: bool,
     stats: Stats,
+}
+
+/// What an earlier process left to be done at the origin.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// Objects whose removal may not be durable.
+    pub(crate) leaving: Vec<ObjectId>,
+    /// Files that the log does not name may have changes that are not synced.
+    pub(crate) owes_origin_sync: bool,
 }
 
 impl Engine {
@@ -98,6 +109,7 @@ impl Engine {
             leaving: LeavingObjects::default(),
             pool_failed: PoolFailed::default(),
             object_room: ObjectRoom::default(),
+            owes_origin_sync: false,
             stats: Stats::default(),
         };
         engine.outbox.advance(now);
@@ -107,10 +119,18 @@ impl Engine {
 
     /// Takes a pool into use that was recovered. The first thing to do is a checkpoint of a new epoch; requests wait
     /// for it.
-    pub(crate) fn of_recovered(mut store: Store, superblock: Superblock, config: Config, now: Nanos) -> Self {
+    pub(crate) fn of_recovered(
+        mut store: Store,
+        superblock: Superblock,
+        config: Config,
+        now: Nanos,
+        left: Left,
+    ) -> Self {
         store.begins_use(now);
         let mut engine = Self::new(store, Checkpoints::new(superblock), config, now);
         engine.takes_up_what_is_dirty();
+        left.leaving.iter().for_each(|object| engine.burials.left(*object, now));
+        engine.owes_origin_sync = left.owes_origin_sync;
         engine
     }
 
@@ -139,7 +159,10 @@ impl Engine {
         self.outbox.advance(self.now);
         self.keep.tick(self.now);
         self.keeping().fit();
-        self.keeping().learn();
+        // Requests wait for the first checkpoint, and for nothing else.
+        if self.life.has_served() {
+            self.keeping().learn();
+        }
         debug_assert!(
             self.keep.is_learning() || self.keep.quotas_hold(&self.store, &self.config),
             "{:?}",
