@@ -8,7 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::CacheMode;
 use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
 
+use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
+use crate::seconds::seconds;
+use crate::size::SizeArgs;
 #[cfg(feature = "lab")]
 use headpond_lab::experiment::commands::LabArgs;
 #[cfg(feature = "lab")]
@@ -124,6 +127,18 @@ pub enum Command {
     /// lose by it, and which files have dirty data. You need not run it before a mount: a mount verifies
     /// everything that it uses.
     Check(CheckArgs),
+    /// Record what is asked of a mount: a trace for `size` and `replay`
+    ///
+    /// The trace has the time, place and length of each read, write, sync and discard, and numbers in place of
+    /// files. It has no names, and nothing of what is read or written. The mount waits for nothing: what cannot be
+    /// written fast enough is dropped, and counted.
+    Record(RecordArgs),
+    /// Say how much flash to buy: which share of the reads a pool of each size finds
+    ///
+    /// From a trace, the answer is what headpond's own policy does with it at each size. From a mount, it is what a
+    /// larger pool would gain, as far as the policy remembers what it evicted. If too little was seen, the command
+    /// says so.
+    Size(SizeArgs),
     /// Try cache policies and sizes on a recorded trace
     ///
     /// For each policy and size, the command shows the miss ratio and the writes to flash and to the
@@ -201,14 +216,15 @@ pub struct MountArgs {
     /// own user. If you are not root, /etc/fuse.conf must contain user_allow_other
     #[arg(long)]
     pub allow_other: bool,
-    /// Serve metrics for Prometheus over HTTP at this address, under /metrics, such as 127.0.0.1:9187. Everyone
-    /// on this machine can read them. If other machines can reach the address, add --metrics-token
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub metrics: Option<SocketAddr>,
-    /// A file with a token. Readers of the metrics must send it (`Authorization: Bearer TOKEN`). The file must
-    /// belong to you and have mode 600
-    #[arg(long, value_name = "FILE", requires = "metrics")]
-    pub metrics_token: Option<PathBuf>,
+    /// Serve a page that shows the mount, JSON for scripts, and /metrics for Prometheus over HTTP at this address,
+    /// such as 127.0.0.1:9187. Everyone on this machine can read them. If other machines can reach the address, add
+    /// --http-token
+    #[arg(long, visible_alias = "metrics", value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+    /// A file with a token. Scripts must send it (`Authorization: Bearer TOKEN`); a browser asks for it once. The file
+    /// must belong to you and have mode 600
+    #[arg(long, visible_alias = "metrics-token", value_name = "FILE", requires = "http")]
+    pub http_token: Option<PathBuf>,
     /// How headpond reads and writes the flash
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,
@@ -628,19 +644,6 @@ fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as flush-period=10s")?;
     Settings::default().set(name, value)?;
     Ok((name.to_owned(), value.to_owned()))
-}
-
-/// A time in whole seconds.
-fn seconds(text: &str) -> Result<u64, String> {
-    let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => 0,
-    };
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|all| *all > 0);
-    seconds.ok_or_else(|| "expected a time such as 60s, 10m or 1h".to_owned())
 }
 
 fn cache_mode() -> impl clap::builder::TypedValueParser<Value = CacheMode> {

@@ -16,10 +16,14 @@ mod mount;
 mod output;
 mod pages;
 mod progress;
+mod record;
 mod replay;
 mod rules;
+mod seconds;
 mod settings;
+mod size;
 mod top;
+mod traces;
 mod unmount;
 mod upgrade;
 
@@ -54,6 +58,8 @@ fn main() -> ExitCode {
         Command::Upgrade(args) => upgrade::run(args),
         Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),
         Command::Check(args) => check::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Size(args) => size::run(args),
         Command::Replay(args) => replay::run(args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => return lab::lab(args),

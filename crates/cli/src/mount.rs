@@ -114,8 +114,8 @@ fn plan(args: &MountArgs) -> MountPlan {
         pool,
         mountpoint: args.mountpoint.clone(),
         allow_other: args.allow_other,
-        metrics: args.metrics,
-        metrics_token: args.metrics_token.clone(),
+        http: args.http,
+        http_token: args.http_token.clone(),
     }
 }
 

@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use headpond_control::Refusal;
 use headpond_policy::{Adaptive, Admission, Policy};
-use headpond_trace::{
-    CacheSize, Curve, Format, LoadOptions, LoadedTrace, ReplayOutcome, ReplayedDestage, TraceError, Unit,
-};
+use headpond_trace::{CacheSize, Curve, LoadOptions, LoadedTrace, ReplayOutcome, ReplayedDestage};
 use headpond_trace::{chart, destage, replay};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::print;
+use crate::traces::{ReadingArgs, caveats, load};
 
 /// The arguments of `headpond replay`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
+  headpond replay monday.trace --policies all            a trace of `headpond record`
   headpond replay w1.vscsi                               compares adaptive with lru at four sizes
   headpond replay w1.vscsi --policies all --chart w1.svg compares all policies and draws a chart
   headpond replay OLTP.lis.zst --unit page               for a trace whose addresses are pages
@@ -31,12 +31,9 @@ headpond reads traces that are compressed with zstd, gzip or xz. docs/replay.md 
 pub struct ReplayArgs {
     /// The trace file
     pub trace: PathBuf,
-    /// The trace's format: vscsi, oracle, lis, csv, msr or keys [default: by the end of its name]
-    #[arg(long)]
-    pub format: Option<Format>,
-    /// The unit of the trace's addresses, for formats that do not define it
-    #[arg(long, value_enum)]
-    pub unit: Option<UnitArg>,
+    /// How to read it
+    #[command(flatten)]
+    pub reading: ReadingArgs,
     /// Ignore the trace's writes
     #[arg(long)]
     pub reads_only: bool,
@@ -58,19 +55,6 @@ pub struct ReplayArgs {
     /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
-}
-
-/// The unit of an address.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnitArg {
-    /// blocks of 4096 bytes
-    #[value(name = "4096")]
-    Block,
-    /// sectors of 512 bytes
-    #[value(name = "512")]
-    Sector,
-    /// pages or keys; each is one block of the cache, whatever its size
-    Page,
 }
 
 /// Which missed blocks enter the cache.
@@ -106,7 +90,8 @@ struct Line {
 
 /// `headpond replay`.
 pub fn run(args: &ReplayArgs) -> Result<(), Refusal> {
-    let load = read(args)?;
+    let options = LoadOptions { reads_only: args.reads_only, ..args.reading.options(&args.trace)? };
+    let load = load(&args.trace, options)?;
     let policies = wanted(&args.policies);
     let bar = bar(args.quiet, load.references().len() * policies.len() * args.sizes.len());
     let admission = match args.admission {
@@ -129,25 +114,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), Refusal> {
     bar.finish_and_clear();
     if !args.json {
         print(&table(&load, &lines))?;
+        print(&load.facts().map_or_else(String::new, |facts| caveats(&facts)))?;
     }
     args.chart.as_deref().map_or(Ok(()), |path| draw(path, &args.trace, &load, &policies, &lines))
-}
-
-fn read(args: &ReplayArgs) -> Result<LoadedTrace, Refusal> {
-    let format = args.format.or_else(|| Format::of_name(&args.trace)).ok_or_else(|| {
-        let what = "the end of its name is no known format. Add --format vscsi, oracle, lis, csv, msr or keys";
-        Refusal::Usage(format!("trace {}: {what}", args.trace.display()))
-    })?;
-    let unit = args.unit.map(|unit| match unit {
-        UnitArg::Block => Unit::Block,
-        UnitArg::Sector => Unit::Sector,
-        UnitArg::Page => Unit::Page,
-    });
-    let options = LoadOptions { format, unit, reads_only: args.reads_only };
-    LoadedTrace::read(&args.trace, options).map_err(|error| match error {
-        TraceError::Io { doing, path, error } => Refusal::Failed { doing: format!("{doing} trace {path}"), error },
-        other => Refusal::Usage(format!("trace {other}")),
-    })
 }
 
 fn wanted(asked: &[Policies]) -> Vec<Policy> {

@@ -8,8 +8,9 @@
 //! - Nothing here is on the path of a read or a write.
 //!
 //! Each folder keeps one thing, and uses only those before it: `wording`, `refusal`, `origin`, `ownership`,
-//! `process`, `numbers`, `settings`, `mounts`, `pool`, `service`, `life`.
+//! `process`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
 
+mod history;
 mod life;
 mod mounts;
 mod numbers;
@@ -20,6 +21,7 @@ mod process;
 mod refusal;
 mod service;
 mod settings;
+mod web;
 mod wording;
 
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};

@@ -24,6 +24,9 @@ use crate::store::object::PATH_ROOM;
 /// Bytes of checkpoint that are written at a time, at most two of them at once.
 const PIECE: usize = 256 << 10;
 const PIECES_AT_ONCE: u32 = 2;
+/// The same of the first checkpoint: all requests wait for it, so it takes what the flash can.
+const FIRST_PIECE: usize = 2 << 20;
+const FIRST_PIECES_AT_ONCE: u32 = 4;
 /// What may be appended between two checkpoints, and so has to be replayed after a crash: this many
 /// bytes, or so many times what the last checkpoint took, whichever is more. The first keeps a restart well
 /// below a second: half a GiB is 130,000 entries of 4 KiB. The second bounds what checkpoints add to what is
@@ -232,7 +235,8 @@ impl Checkpoints {
             let before = running.under_way;
             self.go_on(of, &mut running);
             let stuck = running.under_way == before;
-            let more = matches!(running.stage, CheckpointStage::Walking(..)) && running.under_way < PIECES_AT_ONCE;
+            let more =
+                matches!(running.stage, CheckpointStage::Walking(..)) && running.under_way < self.pieces_at_once();
             self.running = Some(running);
             if stuck || !more {
                 break;
@@ -422,13 +426,18 @@ impl Checkpoints {
         }
     }
 
+    const fn pieces_at_once(&self) -> u32 {
+        if self.starting { FIRST_PIECES_AT_ONCE } else { PIECES_AT_ONCE }
+    }
+
     /// Gathers frames until there is a piece to write, or all is walked over.
     fn walk(&mut self, of: &mut Of<'_>, running: &mut Running) {
-        if running.under_way >= PIECES_AT_ONCE {
+        if running.under_way >= self.pieces_at_once() {
             return;
         }
+        let piece = if self.starting { FIRST_PIECE } else { PIECE };
         let dirty = of.store.sums().dirty_blocks();
-        while running.buffer.len() < PIECE {
+        while running.buffer.len() < piece {
             let CheckpointStage::Walking(id, at) = running.stage else { break };
             let Some((&found, object)) = of.store.objects().range(id..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);

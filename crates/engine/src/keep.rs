@@ -18,14 +18,16 @@
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Keeping::keep_less`]).
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
-use headpond_format::BLOCK_UNITS;
+use headpond_format::{BLOCK_UNITS, Geometry};
 use headpond_map::Slot;
-use headpond_policy::{Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas};
+use headpond_policy::{
+    Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Reach, Regrets, Returned,
+};
 
 use crate::config::Config;
 use crate::key::{block_of, key_of};
 use crate::stats::Stats;
-use crate::store::{PACKED_MOST, Store};
+use crate::store::{PACKED_MOST, Store, held_free};
 
 /// The share of the pool that is kept: the rest is what reclaim works with. At 80 % reclaim moves about two blocks for
 /// each one that it frees, if they are freed at random.
@@ -61,6 +63,8 @@ pub(crate) struct Keep {
     cache: Cache,
     quotas: Quotas,
     budget: FlashBudget,
+    /// What a larger pool would have kept.
+    reach: Reach,
     /// Blocks that are kept where none is packed.
     plain: u64,
     /// Blocks that may wait in memory without anybody having asked for them.
@@ -69,15 +73,34 @@ pub(crate) struct Keep {
     learn_from: Option<(ObjectId, Block)>,
 }
 
+/// How many blocks are kept of those that hold data, and of those of segments that are not held free.
+fn kept_of(data_blocks: u64, usable: u64) -> u64 {
+    (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16)
+}
+
+/// How many blocks a pool of so many bytes keeps, if none is packed. `None` for a size that no pool has.
+#[must_use]
+pub fn blocks_kept_by(pool_bytes: u64, host_segments: usize) -> Option<u64> {
+    let geometry = Geometry::for_bytes(pool_bytes).ok()?;
+    Some(kept_of(geometry.data_blocks(), usable_blocks(&geometry, host_segments)))
+}
+
+/// Blocks of the segments that are not held free.
+pub(crate) fn usable_blocks(geometry: &Geometry, host_segments: usize) -> u64 {
+    let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+    segments.saturating_sub(held_free(segments, host_segments)) as u64 * u64::from(geometry.segment_blocks())
+}
+
 impl Keep {
     /// `usable` blocks are those of segments that are not held free.
     pub(crate) fn new(config: &Config, data_blocks: u64, usable: u64, now: Nanos) -> Self {
-        let capacity = capacity(data_blocks, usable);
+        let capacity = kept_of(data_blocks, usable);
         let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
             cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
             quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
             budget: FlashBudget::new(config.flash_write_limit, now),
+            reach: Reach::new(blocks),
             plain: capacity,
             unasked_most: unasked_most(capacity),
             learn_from: Some((ObjectId(0), Block(0))),
@@ -86,7 +109,7 @@ impl Keep {
 
     /// The pool has another size now.
     pub(crate) fn resize(&mut self, data_blocks: u64, usable: u64) {
-        self.plain = capacity(data_blocks, usable);
+        self.plain = kept_of(data_blocks, usable);
         self.unasked_most = unasked_most(self.plain);
     }
 
@@ -162,24 +185,36 @@ impl Keep {
         let now = self.cache.capacity() as u64;
         if fits.abs_diff(now) > now / CAPACITY_STEP || fits == self.plain && now != fits {
             let blocks = usize::try_from(fits).unwrap_or(usize::MAX);
-            self.cache.resize(blocks, Adaptive::memory_for(blocks));
+            if self.cache.resize(blocks, Adaptive::memory_for(blocks)) {
+                self.reach.resize(blocks);
+            }
         }
+    }
+
+    /// Misses that a larger pool would have saved.
+    pub(crate) const fn regrets(&self) -> Regrets {
+        self.reach.regrets()
+    }
+
+    /// Blocks that are kept at most.
+    pub(crate) fn kept_most(&self) -> u64 {
+        self.cache.capacity() as u64
+    }
+
+    /// The reads of blocks that the policy had evicted.
+    pub(crate) fn returned(&self) -> Returned {
+        self.cache.returned().unwrap_or_default()
     }
 
     /// Bytes of memory that it takes at its capacity.
     pub(crate) fn memory(&self) -> u64 {
-        (self.cache.memory() + self.quotas.memory()) as u64
+        (self.cache.memory() + self.quotas.memory() + self.reach.memory()) as u64
     }
 
     /// Whether there is still something of an earlier life to learn.
     pub(crate) const fn is_learning(&self) -> bool {
         self.learn_from.is_some()
     }
-}
-
-/// Blocks that a pool keeps.
-fn capacity(data_blocks: u64, usable: u64) -> u64 {
-    (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16)
 }
 
 /// Blocks of so many kept ones that may wait in memory unasked.
@@ -191,6 +226,7 @@ fn unasked_most(capacity: u64) -> usize {
 struct Pool<'a> {
     store: &'a mut Store,
     budget: &'a mut FlashBudget,
+    reach: &'a mut Reach,
     pinned: u16,
     evicted: &'a mut u64,
 }
@@ -212,6 +248,7 @@ impl Host for Pool<'_> {
 
     fn evicted(&mut self, key: Key) {
         let (object, block) = block_of(key);
+        self.reach.evicted(key);
         self.store.keep(object, block, false);
         self.store.let_go(key);
     }
@@ -262,9 +299,9 @@ pub(crate) struct Keeping<'a> {
 
 impl Keeping<'_> {
     fn parts(&mut self) -> (&mut Cache, &mut Quotas, Pool<'_>) {
-        let Keep { cache, quotas, budget, .. } = &mut *self.keep;
+        let Keep { cache, quotas, budget, reach, .. } = &mut *self.keep;
         let pinned = quotas.pins();
-        let pool = Pool { store: &mut *self.store, budget, pinned, evicted: &mut self.stats.evicted_blocks };
+        let pool = Pool { store: &mut *self.store, budget, reach, pinned, evicted: &mut self.stats.evicted_blocks };
         (cache, quotas, pool)
     }
 
@@ -281,6 +318,14 @@ impl Keeping<'_> {
         }
         self.count_for_class(object, block, Some(slot.class), by);
         comes_back
+    }
+
+    /// A block that has to come from the origin is asked for.
+    pub(crate) fn missed(&mut self, object: ObjectId, block: Block) {
+        if let Some(key) = key_of(object, block) {
+            self.keep.reach.missed(key);
+        }
+        self.touched(object, block);
     }
 
     /// A block that is not on flash is asked for.

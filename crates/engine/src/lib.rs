@@ -81,6 +81,7 @@ pub use headpond_log::{
     newest_superblock,
 };
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
+pub use keep::blocks_kept_by;
 pub use membership::MembersChange;
 pub use recovery::{
     RecoverError, Recovered, RecoveredObject, format_members, format_pool, recover, recover_members, recover_mutated,

@@ -1,6 +1,7 @@
 //! What the engine counts.
 
 use headpond_base::Class;
+use headpond_policy::Returned;
 use serde::{Deserialize, Serialize};
 
 /// Counters from the engine's start, and gauges of now. Blocks are of 4 KiB.
@@ -47,6 +48,16 @@ pub struct Stats {
     pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,
+    /// Missed blocks that a pool larger by a quarter would have had. Estimated from a sample of the evicted ones, as are
+    /// the next two. Each count has the one before in it.
+    #[serde(default)]
+    pub regretted_quarter_blocks: u64,
+    /// The same of a pool larger by a half.
+    #[serde(default)]
+    pub regretted_half_blocks: u64,
+    /// The same of a pool twice as large.
+    #[serde(default)]
+    pub regretted_double_blocks: u64,
     /// Bytes of data appended to the log: written by applications, let in, and moved.
     #[serde(default)]
     pub record_bytes: u64,
@@ -117,6 +128,15 @@ pub struct Stats {
     pub map_bytes: u64,
     /// Gauge: clean blocks that the policy keeps. What else is clean is served until its place is needed.
     pub kept_blocks: u64,
+    /// Gauge: clean blocks that the policy keeps at most.
+    #[serde(default)]
+    pub kept_blocks_max: u64,
+    /// Blocks that reads asked for after the policy had evicted them: see [`Returned`].
+    #[serde(default)]
+    pub returned_blocks: [u64; Returned::PARTS],
+    /// Evicted blocks that the policy remembered, or has remembered; 0 if it does not (`lru`, `fifo`).
+    #[serde(default)]
+    pub remembered_blocks: u64,
     /// Gauge: blocks of each class, dirty ones included: what a rule holds against its quota.
     #[serde(skip)]
     pub class_blocks: [u64; Class::COUNT],

@@ -14,6 +14,7 @@ mod checkpoint;
 mod checksum;
 mod entry;
 mod geometry;
+mod history;
 mod layout;
 mod members;
 mod number;
@@ -32,6 +33,7 @@ pub use checkpoint::{
 pub use checksum::{Writer, block_checksum, bytes_checksum, verify_block};
 pub use entry::Entry;
 pub use geometry::{Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN};
+pub use history::{HISTORY_BYTES, HISTORY_EVENTS, HISTORY_VALUES, HistoryArea, HistoryEvent, HistoryRing, HistoryRow};
 pub use layout::{Layout, PLACES_MAX, ParityRow, Place};
 pub use members::{MEMBERS_MAX, Member, MemberName, MemberState, Members};
 pub use object::{

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A structure that headpond reads from flash.
+/// A structure that headpond reads: from flash, or a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A superblock.
@@ -18,14 +18,24 @@ pub enum Target {
     Record,
     /// A checkpoint area.
     Checkpoint,
+    /// A trace of requests.
+    Trace,
     /// A whole pool: recovery, reads after it, and the examination.
     Image,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 7] =
-        [Self::Superblock, Self::Settings, Self::Segment, Self::Batch, Self::Record, Self::Checkpoint, Self::Image];
+    pub const ALL: [Self; 8] = [
+        Self::Superblock,
+        Self::Settings,
+        Self::Segment,
+        Self::Batch,
+        Self::Record,
+        Self::Checkpoint,
+        Self::Trace,
+        Self::Image,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -35,6 +45,7 @@ impl Target {
             Self::Batch => "batch",
             Self::Record => "record",
             Self::Checkpoint => "checkpoint",
+            Self::Trace => "trace",
             Self::Image => "image",
         }
     }

@@ -7,6 +7,7 @@ mod record;
 mod segment;
 mod settings;
 mod superblock;
+mod trace;
 
 use std::fmt;
 
@@ -23,6 +24,7 @@ pub(crate) fn base(target: Target, seed: u64) -> Base {
         Target::Batch => batch::base(seed),
         Target::Record => record::base(seed),
         Target::Checkpoint => checkpoint::base(seed),
+        Target::Trace => trace::base(seed),
         Target::Image => image::base(seed),
     }
 }
@@ -51,6 +53,7 @@ pub(crate) fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Tol
         Target::Batch => batch::run(&bytes),
         Target::Record => record::run(&bytes, input.forged),
         Target::Checkpoint => checkpoint::run(&bytes),
+        Target::Trace => trace::run(&bytes, base, input.forged),
         Target::Image => image::run(input, bytes, planted),
     }
 }

@@ -56,6 +56,11 @@ fn spoiled_checkpoints_are_taken_whole_or_not_at_all() {
 }
 
 #[test]
+fn spoiled_traces_give_their_beginning_and_never_what_was_not_recorded() {
+    holds(Target::Trace, 20_000, &["complete", "cut", "damaged", "refused"]);
+}
+
+#[test]
 fn spoiled_pools_never_serve_what_never_was() {
     let outcome = holds(Target::Image, 300, &["refused", "harmless", "loss", "sound"]);
     assert!(outcome.different > 50, "{outcome}");

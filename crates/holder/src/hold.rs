@@ -42,10 +42,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A worker that serves this long has come up. One that dies earlier by itself may die of a request that comes again.
 const UP: Duration = Duration::from_secs(1);
 
-/// How often the holder looks for a sign of life, and how many looks without one make a worker hang. Looks count and
-/// not the clock: a host that was suspended has counted none.
+/// How often the holder looks for a sign of life.
 const LOOK: Duration = Duration::from_secs(1);
-const HANGS: u32 = 30;
+
+/// How many looks without a sign of life make a worker hang, one that serves or one that takes over. Each sign counts
+/// anew, so a recovery may take as long as it goes on. Looks count and not the clock: a host that was suspended has
+/// counted none.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience(pub u32);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(30)
+    }
+}
 
 /// How long a new program has until it serves, if the last one was replaced on purpose.
 const NEW_PROGRAM: Duration = Duration::from_secs(30);
@@ -89,6 +99,7 @@ pub enum Told<'a> {
 pub fn hold(
     program: Program,
     sizes: Sizes,
+    patience: Patience,
     tell: impl FnMut(Told<'_>),
     served: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<u8> {
@@ -104,6 +115,7 @@ pub fn hold(
         next: None,
         signals,
         beats,
+        patience,
         tell,
         told_to_end: None,
         ending: false,
@@ -131,6 +143,7 @@ struct Holder<T> {
     signals: Vec<(Signal, UnixStream)>,
     /// The worker's count of signs of life.
     beats: Box<dyn Fn() -> u64>,
+    patience: Patience,
     tell: T,
     /// The signal to end that came last.
     told_to_end: Option<Signal>,
@@ -266,11 +279,12 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             }
             (self.tell)(Told::Watching);
             let beat = (self.beats)();
-            // A worker that is stopped does not hang.
-            quiet = if beat == last_beat && since.is_some() && !is_stopped(child.id()) { quiet + 1 } else { 0 };
+            // A worker that is stopped does not hang. The first one may wait for its operator, and nobody waits for it.
+            let is_watched = since.is_some() || served.is_none();
+            quiet = if beat == last_beat && is_watched && !is_stopped(child.id()) { quiet + 1 } else { 0 };
             last_beat = beat;
             let late = replaces && since.is_none() && started.elapsed() > NEW_PROGRAM;
-            if quiet >= HANGS || late {
+            if quiet >= self.patience.0 || late {
                 (hung, quiet) = (true, 0);
                 // It may have ended by itself meanwhile.
                 let _ = kill_process(pid_of(&child), Signal::KILL);

@@ -21,6 +21,6 @@ mod process;
 mod tie;
 
 pub use arena::{Arena, ArenaError, Sizes};
-pub use hold::{Program, Told, hold};
+pub use hold::{Patience, Program, Told, hold};
 pub use process::has_ended;
 pub use tie::{Inherited, Tie};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use headpond_holder::{Program, Sizes, Tie, Told, hold};
+use headpond_holder::{Patience, Program, Sizes, Tie, Told, hold};
 
 const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, journal_words: 1, tail_bytes: 4096, journal_bytes: 4096 };
 
@@ -43,6 +43,7 @@ fn lives(lives: &str) -> Seen {
     let status = hold(
         Program::own(arguments).unwrap(),
         SIZES,
+        Patience(2),
         |told| {
             if let Told::Line(line) = told {
                 notes.push(line.to_owned());
@@ -94,6 +95,10 @@ fn worker() {
                 let null = std::process::Stdio::null;
                 std::process::Command::new("sh").args(["-c", &kill]).stdin(null()).stdout(null()).status().unwrap();
             }
+            "slow" => (0..8).for_each(|_| {
+                inherited.arena.beat().fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(500));
+            }),
             "mark" => writeln!(log, "marked").unwrap(),
             "wait" => std::thread::sleep(std::time::Duration::from_secs(60)),
             "ending" => tie.ending().unwrap(),
@@ -158,5 +163,13 @@ fn a_worker_that_dies_at_its_end_is_the_last_one() {
 fn a_signal_between_two_workers_waits_until_the_next_one_serves() {
     let seen = lives("ready+term-later+die,up+mark+ready+wait");
     assert_eq!((seen.status, seen.written.matches("life").count()), (143, 2), "{:?}", seen.notes);
+    assert!(seen.written.ends_with("marked\n"), "{}", seen.written);
+}
+
+#[test]
+fn a_successor_that_hangs_before_it_serves_is_replaced_and_one_that_goes_on_is_not() {
+    let seen = lives("ready+die,wait,slow+mark+ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 3), "{:?}", seen.notes);
+    assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
     assert!(seen.written.ends_with("marked\n"), "{}", seen.written);
 }

@@ -14,8 +14,10 @@ mod packed;
 mod plan;
 mod pond;
 mod reads;
+mod recording;
 mod side;
 mod table;
+mod turns;
 mod works;
 
 use std::path::PathBuf;
@@ -44,7 +46,8 @@ pub struct Arguments {
     /// How long each run of fio takes
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only these: engine, reads, writes, appends, appends-confined, appends-device, packed, counting, steady, restart
+    /// Only these: engine, reads, writes, appends, appends-confined, appends-device, packed, counting, recording, steady,
+    /// restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How much is cached for the restart

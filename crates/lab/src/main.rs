@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use headpond_lab::failure::{Failure, Result, catch_interrupts, check_interrupt};
 use headpond_lab::kill::FlashAtKill;
 use headpond_lab::kind::Kind;
+use headpond_lab::loop_device::LoopDevice;
 use headpond_lab::origins::TriedOrigin;
 use headpond_lab::pond::Headpond;
 use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};
@@ -182,6 +183,10 @@ struct Unseen {
     /// When the process is killed.
     #[arg(long, value_enum, default_value_t = Pace::Seldom, value_name = "PACE")]
     pace: Pace,
+    /// Measure instead how long a synced write waits for a take-over, with a pool that has a map of so many GiB. The
+    /// files are sparse: it takes 1 % of that on disk. Only root can.
+    #[arg(long, value_name = "GIB", conflicts_with_all = ["kind", "pace", "seed"])]
+    map: Option<u64>,
     /// The seed of the kills' moments.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -193,6 +198,14 @@ struct Unseen {
 /// Kills workers, a line for each kind of work.
 fn run_unseen(arguments: &Unseen) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
+    if let Some(gib) = arguments.map {
+        if let Some(missing) = LoopDevice::missing() {
+            return Err(Failure::Other(format!("to make a pool without its data: {missing}")));
+        }
+        let directory = scratch("headpond-unseen-", &arguments.scratch)?;
+        println!("{}", unseen::measure_stalls(&headpond, directory.path(), gib, arguments.kills)?);
+        return Ok(());
+    }
     let kinds = if arguments.kind.is_empty() { Work::all() } else { arguments.kind.clone() };
     for work in kinds {
         if let Some(missing) = work.missing() {

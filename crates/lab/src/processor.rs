@@ -2,6 +2,7 @@
 //! behalf in them.
 
 use std::fs;
+use std::path::Path;
 
 /// Processor time of a process up to now, in ticks. 0 if there is no such process.
 #[must_use]
@@ -13,6 +14,17 @@ pub fn ticks_of(pid: u32) -> u64 {
 #[must_use]
 pub fn seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Processor time of the present threads of a process up to now, in nanoseconds, or of those of this name. 0 if there is
+/// none, or if the kernel does not tell.
+#[must_use]
+pub fn nanos_of_threads(pid: u32, name: Option<&str>) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let named = |path: &Path| name.is_none_or(|name| read(path.join("comm")).trim_end() == name);
+    let threads = threads.map(|thread| thread.path()).filter(|path| named(path));
+    threads.filter_map(|path| read(path.join("schedstat")).split_whitespace().next()?.parse::<u64>().ok()).sum()
 }
 
 /// Reads `pid (name) state ... utime stime ...`: fields 14 and 15. The name may hold anything.

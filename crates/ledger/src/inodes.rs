@@ -7,7 +7,6 @@
 //!
 //! Invariant: a place counts while an inode's row names it, so a change of place is one store.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::MountLedger;
@@ -154,8 +153,9 @@ impl MountLedger {
     fn place(&self, number: u64) -> Option<PlaceRow> {
         let row = u32::try_from(number.checked_sub(1)?).ok()?;
         let get = |word| self.words.get(self.places.at(row, word));
-        let mut name: Vec<u8> = (2..PLACE_WORDS).flat_map(|word| get(word).to_le_bytes()).collect();
-        name.truncate(usize::try_from(get(1)).unwrap_or(0));
+        let len = usize::try_from(get(1)).unwrap_or(0).min(8 * (PLACE_WORDS - 2));
+        let mut name: Vec<u8> = (2..2 + len.div_ceil(8)).flat_map(|word| get(word).to_le_bytes()).collect();
+        name.truncate(len);
         Some(PlaceRow { directory: get(0), name })
     }
 
@@ -172,13 +172,19 @@ impl MountLedger {
 }
 
 /// The place rows that inodes name.
-pub(crate) fn placed(words: Words, inodes: Extent) -> BTreeSet<u32> {
+pub(crate) fn placed(words: Words, inodes: Extent, places: Extent) -> Vec<bool> {
+    let mut placed = vec![false; places.used(words).len()];
     let of = |row| {
         let counts = words.get(inodes.at(row, NODE)) != 0;
         let place = words.get(inodes.at(row, PLACE)).checked_sub(1)?;
         u32::try_from(place).ok().filter(|_| counts)
     };
-    inodes.used(words).filter_map(of).collect()
+    for row in inodes.used(words).filter_map(of) {
+        if let Some(placed) = placed.get_mut(row as usize) {
+            *placed = true;
+        }
+    }
+    placed
 }
 
 impl InodeEntry {

@@ -48,9 +48,10 @@ pub struct LedgerRoom {
 }
 
 impl LedgerRoom {
-    /// The usual room: a machine with 16 GiB keeps about as many inodes in its memory, and so many descriptors are open
-    /// only on servers with thousands of clients. 92 MB if all are in use.
-    pub const USUAL: Self = Self { inodes: 1 << 18, handles: 1 << 16 };
+    /// The usual room. The kernel takes more than 1 KiB for an inode of FUSE with its name: it would have to spend 4 GiB
+    /// on those of one mount. So many descriptors are open only on servers with thousands of clients. 1.4 GB if all are
+    /// in use; before that the mount makes the kernel forget some.
+    pub const USUAL: Self = Self { inodes: 1 << 22, handles: 1 << 17 };
 
     /// How many words that takes.
     #[must_use]

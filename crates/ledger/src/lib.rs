@@ -37,6 +37,10 @@ use layout::{
 use table::Table;
 use words::Words;
 
+/// The share of the rows that is free when the ledger is crowded, as a fraction: room for what the kernel takes in while
+/// it is asked to forget others.
+const CROWDED: usize = 4;
+
 /// See the module.
 #[derive(Debug)]
 pub struct MountLedger {
@@ -137,12 +141,12 @@ impl MountLedger {
 
     fn over(words: Words, layout: Layout) -> Self {
         let counts = |extent: table::Extent| move |row| words.get(extent.at(row, 0)) != 0;
-        let placed = inodes::placed(words, layout.inodes);
+        let placed = inodes::placed(words, layout.inodes, layout.places);
         Self {
             words,
             layout,
             inodes: Table::open(words, layout.inodes, counts(layout.inodes)),
-            places: Table::open(words, layout.places, |row| placed.contains(&row)),
+            places: Table::open(words, layout.places, |row| placed.get(row as usize) == Some(&true)),
             handles: Table::open(words, layout.handles, counts(layout.handles)),
             promises: Table::open(words, layout.promises, counts(layout.promises)),
             is_left: AtomicBool::new(false),
@@ -172,6 +176,19 @@ impl MountLedger {
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.inodes.count(), self.handles.count())
+    }
+
+    /// Whether it is nearly full of inodes.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        let rows = self.layout.inodes.rows as usize;
+        self.inodes.count() >= rows - rows / CROWDED
+    }
+
+    /// How many inodes should go, so that it is not crowded again at once.
+    #[must_use]
+    pub fn wanted_room(&self) -> usize {
+        self.layout.inodes.rows as usize / CROWDED
     }
 
     /// The number of the next file on another file system.

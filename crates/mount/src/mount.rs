@@ -22,6 +22,7 @@ use crate::beside::Beside;
 use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting, agreement};
 use crate::front::Front;
+use crate::front::pruning::Pruning;
 use crate::fuse::connection::Connection;
 use crate::fuse::forgetting::Forgetting;
 use crate::fuse::journal::RequestJournal;
@@ -261,6 +262,9 @@ fn serve(
         }
     }));
     let _ = front.forgetting.set(forgetting);
+    if front.ledger.is_some() {
+        let _ = front.pruning.set(Pruning::start(device.clone(), Arc::downgrade(&front))?);
+    }
     let noted = journal.as_ref().map(|journal| journal.answered().clone());
     let standstill = front.standstill.clone();
     let (socket, serving) = relay::start(FileSystem::new(front.clone()), config, device.clone(), noted, standstill)?;

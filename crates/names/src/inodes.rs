@@ -20,8 +20,9 @@
 //! origin's inode in the kernel's memory, only for as many as may be open.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -148,6 +149,23 @@ impl<T: Tree> Inodes<T> {
     pub fn each(&self, mut see: impl FnMut(&Arc<Inode<T>>)) {
         let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
         table.nodes.values().for_each(&mut see);
+    }
+
+    /// The directories and names of files that the kernel holds, and nothing else does, among `most` inodes behind a
+    /// node. Returns the last node too, unless there was none.
+    #[must_use]
+    pub fn unused_after(&self, node: u64, most: usize) -> (Vec<(u64, OsString)>, Option<u64>) {
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        let mut last = None;
+        let mut names = Vec::new();
+        for (at, inode) in table.nodes.range((Bound::Excluded(node), Bound::Unbounded)).take(most) {
+            last = Some(*at);
+            let is_used = inode.kind == FileKind::Directory || inode.holds.load(Ordering::Acquire) > 0;
+            if let Some((directory, name)) = inode.place().filter(|_| !is_used) {
+                names.push((directory.node, name));
+            }
+        }
+        (names, last)
     }
 
     /// The mount's root.

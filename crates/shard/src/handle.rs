@@ -16,6 +16,7 @@ use crate::lanes::Lanes;
 use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
 use crate::operation::Operation;
+use crate::recorder::Recorder;
 use crate::turn::Turner;
 use crate::{Core, Limits, Origin, ShardStats};
 
@@ -122,6 +123,12 @@ impl Handle {
     /// way. Does nothing if the door has ended.
     pub fn withdraw(&self, door: DoorId) {
         self.shared.mailbox.withdraw(door);
+    }
+
+    /// Notes requests from now on, in place of the recorder before, if there was one; with `None`, no more. The shard
+    /// drops the recorder soon, between two turns, and when it ends.
+    pub fn record(&self, recorder: Option<Recorder>) {
+        self.shared.mailbox.record(recorder);
     }
 
     /// Sets what waits from now on. [`ShardStats::changes_under_way`] then says what still moves.

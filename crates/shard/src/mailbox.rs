@@ -18,6 +18,7 @@ use headpond_engine::{Reply, Request};
 use crate::ShardStats;
 use crate::hold::Hold;
 use crate::operation::Operation;
+use crate::recorder::Recorder;
 
 /// Called with the answer, on the shard's thread.
 pub(crate) type Answer = Box<dyn FnOnce(Reply) + Send>;
@@ -31,11 +32,12 @@ pub(crate) struct Item {
     pub(crate) since: Instant,
 }
 
-/// A change of the doors that the shard serves, or of what comes through them.
+/// A change of the doors that the shard serves, of what comes through them, or of who notes that.
 pub(crate) enum DoorChange {
     Admit(DoorId, Box<dyn Door>),
     Withdraw(DoorId),
     Hold(Hold),
+    Record(Option<Box<Recorder>>),
 }
 
 /// Doors and other callers put requests here, and the shard takes them.
@@ -131,6 +133,11 @@ impl Mailbox {
     /// Sets what waits from now on.
     pub(crate) fn hold(&self, hold: Hold) {
         self.change(self.locked(), DoorChange::Hold(hold));
+    }
+
+    /// Sets who notes requests from now on.
+    pub(crate) fn record(&self, recorder: Option<Recorder>) {
+        self.change(self.locked(), DoorChange::Record(recorder.map(Box::new)));
     }
 
     fn change(&self, mut inner: MutexGuard<'_, Inner>, change: DoorChange) {

@@ -24,6 +24,7 @@ use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::looking::{Awaited, Looking};
 use crate::mailbox::{DoorChange, Item, Mailbox};
+use crate::recorder::Recorder;
 use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
@@ -42,6 +43,8 @@ pub(crate) struct Turner<C: Core> {
     lanes: Lanes,
     requests: NumberedRequests,
     held: HeldRequests,
+    /// Notes what comes in, while somebody records.
+    recorder: Option<Box<Recorder>>,
     limits: Limits,
     inbox: Vec<Item>,
     doors: Doors,
@@ -99,6 +102,7 @@ impl<C: Core> Turner<C> {
             lanes,
             requests: NumberedRequests::with_capacity(limits.requests),
             held: HeldRequests::default(),
+            recorder: None,
             limits,
             inbox: Vec::with_capacity(limits.requests),
             doors: Doors::new(limits.requests),
@@ -246,6 +250,9 @@ impl<C: Core> Turner<C> {
         self.take_in_origin();
         let mut came = std::mem::take(&mut self.came) + self.inbox.len();
         for item in self.inbox.drain(..) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.note(&item.request, item.since);
+            }
             let (id, request) = self.requests.add(item, RequestWay::Mailbox);
             if let Some(request) = self.held.take_in(id, request) {
                 self.engine.submit(id, request);
@@ -286,6 +293,7 @@ impl<C: Core> Turner<C> {
                 DoorChange::Admit(id, door) => self.doors.admit(id, door, &mut *self.reactor),
                 DoorChange::Withdraw(id) => self.doors.withdraw(id, &mut *self.reactor),
                 DoorChange::Hold(hold) => self.hold(hold),
+                DoorChange::Record(recorder) => self.recorder = recorder,
             }
         }
         if self.stopping && self.held.now() != Hold::Nothing {
@@ -322,10 +330,14 @@ impl<C: Core> Turner<C> {
         let since = self.now;
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
         let (requests, engine, held) = (&mut self.requests, &mut self.engine, &mut self.held);
+        let recorder = &mut self.recorder;
         for _ in 0..ready {
             // False: other doors took the room. The door that is next comes first in the next turn.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
                 came += 1;
+                if let Some(recorder) = recorder {
+                    recorder.note(&request, since);
+                }
                 let (id, request) =
                     requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));
                 if let Some(request) = held.take_in(id, request) {

@@ -49,6 +49,8 @@ fn given<'a>(readers: &'a mut [Reader<'_>]) -> Vec<Device<'a>> {
     };
     readers.iter_mut().map(device).collect()
 }
+/// Stands for a file that is gone. No file has this number.
+const GONE: FileId = FileId(u32::MAX);
 
 /// A change by others to the origin while headpond was away.
 struct Outside {
@@ -212,6 +214,8 @@ impl Sim<'_> {
         let origin_falls = cut.is_some() && rng.chance(500);
         let seen = std::mem::take(&mut self.seen_ctimes);
         self.leave(cut, origin_falls);
+        // The holder has ended as well.
+        self.goes_on = false;
         let clean_stop = self.stopped_well && self.model.is_all_synced() && !self.damaged;
         let free = self.world.origin.free_blocks();
         let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
@@ -298,11 +302,10 @@ impl Sim<'_> {
 
     /// Recovers, reconciles and starts an engine.
     fn begin(&mut self, outside: Option<&Outside>) -> Result<(), String> {
-        // As a mount does before it forgets files that are gone: the directory is durable.
-        self.world.origin.sync_directory();
         if std::mem::take(&mut self.world.disowned) {
             // No other pool gets what was left for this one.
             self.world.outliving.iter().for_each(OutlivingMemory::lose);
+            self.goes_on = false;
             // The operator answers the refusal with a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
             self.world.flash = self.scenario.devices();
@@ -323,6 +326,10 @@ impl Sim<'_> {
         if self.options.members {
             self.try_one_left_behind()?;
         }
+        if !self.goes_on {
+            // As a mount does before it forgets files that are gone: the directory is durable.
+            self.world.origin.sync_directory();
+        }
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());
@@ -335,7 +342,11 @@ impl Sim<'_> {
             restored.survive_in(outliving.second_tail()?);
         }
         self.summary.gaps += u64::from(restored.beyond_gap() > 0);
-        if !restored.clean_stop() {
+        self.owes_sync = self.goes_on && restored.goes_on();
+        if self.goes_on && !self.owes_sync {
+            self.world.origin.sync_directory();
+        }
+        if !self.owes_sync && !restored.clean_stop() {
             // As control does: no later sync covers direct writes that the pool does not know.
             self.world.origin.sync_all();
         }
@@ -350,7 +361,7 @@ impl Sim<'_> {
             let verdict = restored.reconcile(known.object, found.as_ref());
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
             let same = found.as_ref().is_some_and(|found| found.identity() == known.identity);
-            let gone = matches!(verdict, Verdict::Forgotten);
+            let gone = matches!(verdict, Verdict::Forgotten | Verdict::Leaving);
             match (outside, verdict) {
                 (Some(outside), verdict) if file == Some(outside.file) && same => {
                     self.judge_outside(&mut *restored, &known, outside, &verdict)?;
@@ -381,6 +392,11 @@ impl Sim<'_> {
                     ));
                 }
                 (_, Verdict::Dropped | Verdict::Doubted) => self.summary.dropped += 1,
+                (_, Verdict::Leaving) => {
+                    // A sync of it makes its removal durable, and changes nothing else.
+                    self.world.objects.insert(known.object, GONE);
+                    self.world.leaving.insert(known.object);
+                }
                 _ => {}
             }
             if let (Some(file), Some(found)) = (file, &found)

@@ -8,13 +8,14 @@
 //!   the youngest torn after its first sector, or its first or its last sector missing. With one unsynced write the
 //!   third is the second; with none there is one case. Other subsets and tears are the random runs' business: recovery
 //!   looks at whole batches, so a batch torn anywhere else is no different.
+//! - The process alone dies in sequences of up to three operations, and the power fails after the take-over.
 //! - One request at a time, one order of completions. Other orders are the random runs' business.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use headpond_base::{BLOCK_U64, CacheMode, Nanos};
-use headpond_engine::{Config, Mutation, Treatment};
+use headpond_engine::{Config, Mutation, TailSlots, Treatment};
 use headpond_format::Geometry;
 
 use crate::content::{Content, ContentChange};
@@ -138,7 +139,13 @@ fn sequence(mut index: u64) -> Vec<Step> {
     steps
 }
 
-fn scenario(mutation: Option<Mutation>) -> Scenario {
+/// The longest sequence in which the process dies, too: each death is a run of its own.
+const DEATHS_DEPTH: usize = 3;
+
+/// A second tail with hardly a slot too many for four blocks.
+const TAIL: TailSlots = TailSlots { usual: 3, largest: 2 };
+
+fn scenario(mutation: Option<Mutation>, tail_slots: Option<TailSlots>) -> Scenario {
     let mut scenario = Scenario::new(0, &Options { no_faults: true, serial: true, ..Options::default() });
     scenario.geometry = Geometry::with_segment_bytes(2 << 20, 64 << 10);
     scenario.file_bytes = 4 * BLOCK_U64;
@@ -158,6 +165,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
     scenario.volume = None;
     scenario.quota_blocks = None;
     scenario.mode_switches = false;
+    scenario.tail_slots = tail_slots;
     (scenario.flash_delay, scenario.origin_delay) = (1, 1);
     scenario.members = vec![MemberShape { bytes: scenario.geometry.pool_bytes, slowness: 1 }];
     scenario
@@ -166,32 +174,52 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
 /// Runs one sequence, and every cut in its last operation.
 fn run_sequence(steps: &[Step], mutation: Option<Mutation>, verbose: bool) -> Result<Cases, String> {
     let options = Options { verbose, mutation, whole_looks: true, ..Options::default() };
-    let mut sim = Sim::new(0, scenario(mutation), &options, &Real as &dyn Maker);
-    let file = sim.begin_with_one_file(4 * BLOCK_U64)?;
     let mut cases = Cases { sequences: 1, ..Cases::default() };
-    let Some((last, before)) = steps.split_last() else { return Ok(cases) };
-    for step in before {
-        sim.take(*step, file)?;
-        sim.drain()?;
-        // Some background work may happen now, some later.
-        for _ in 0..4 {
-            sim.step()?;
-        }
+    let mut sim = Sim::new(0, scenario(mutation, None), &options, &Real as &dyn Maker);
+    sim.run_to_each_change(steps, &mut |sim| cut_here(sim, &mut cases).map(|()| true))?;
+    if !sim.requests.is_empty() {
+        return Err("a request is never answered".into());
     }
-    sim.take(*last, file)?;
-    cut_here(&sim, &mut cases)?;
-    let mut done = sim.world.device_changes;
-    let until = Nanos(sim.world.now.0 + 40 * Nanos::MILLISECOND.0);
-    while !sim.requests.is_empty() || sim.world.next_time().is_some_and(|at| at <= until) {
-        if !sim.step()? {
-            break;
-        }
-        if sim.world.device_changes != done {
-            done = sim.world.device_changes;
-            cut_here(&sim, &mut cases)?;
-        }
+    let mut changes = 0;
+    while steps.len() <= DEATHS_DEPTH
+        && let Some(deaths) = die_after(steps, changes, mutation, &options)?
+    {
+        cases.deaths += deaths;
+        changes += 1;
     }
-    if sim.requests.is_empty() { Ok(cases) } else { Err("a request is never answered".into()) }
+    Ok(cases)
+}
+
+/// Runs a sequence on a pool with a second tail, and lets the process die after so many changes of the devices in its
+/// last operation. Another takes over, and then the power may fail. Its memory has no second copy, so each death is a
+/// run of its own. `None` if there are not so many changes.
+fn die_after(
+    steps: &[Step],
+    changes: usize,
+    mutation: Option<Mutation>,
+    options: &Options,
+) -> Result<Option<u64>, String> {
+    let mut deaths = 0;
+    for then in [None, Some((Cut::DropAll, false)), Some((Cut::DropAll, true))] {
+        let mut sim = Sim::new(0, scenario(mutation, Some(TAIL)), options, &Real as &dyn Maker);
+        let mut left = changes;
+        let is_there = sim.run_to_each_change(steps, &mut |_| {
+            left = left.wrapping_sub(1);
+            Ok(left != usize::MAX)
+        })?;
+        if !is_there {
+            return Ok(None);
+        }
+        let dies = |why| format!("death after {changes} changes, and then {then:?}: {why}");
+        sim.world.trace(|| format!("DEATH after {changes} changes, then {then:?}"));
+        sim.leave(None, false);
+        sim.restart(true).map_err(dies)?;
+        if let Some((cut, origin_falls)) = then {
+            sim.fall_at(cut, origin_falls).map_err(dies)?;
+        }
+        deaths += 1;
+    }
+    Ok(Some(deaths))
 }
 
 /// Cuts the power in every way, each in a world of its own.
@@ -221,6 +249,43 @@ fn cut_here(sim: &Sim<'_>, cases: &mut Cases) -> Result<(), String> {
 }
 
 impl Sim<'_> {
+    /// Takes the steps. Before the last one, and after each change of a device from there on, `here` says whether to go
+    /// on. Returns whether it said no.
+    fn run_to_each_change(
+        &mut self,
+        steps: &[Step],
+        here: &mut dyn FnMut(&Self) -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        let file = self.begin_with_one_file(4 * BLOCK_U64)?;
+        let Some((last, before)) = steps.split_last() else { return Ok(false) };
+        for step in before {
+            self.take(*step, file)?;
+            self.drain()?;
+            // Some background work may happen now, some later.
+            for _ in 0..4 {
+                self.step()?;
+            }
+        }
+        self.take(*last, file)?;
+        if !here(self)? {
+            return Ok(true);
+        }
+        let mut done = self.world.device_changes;
+        let until = Nanos(self.world.now.0 + 40 * Nanos::MILLISECOND.0);
+        while !self.requests.is_empty() || self.world.next_time().is_some_and(|at| at <= until) {
+            if !self.step()? {
+                break;
+            }
+            if self.world.device_changes != done {
+                done = self.world.device_changes;
+                if !here(self)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// A world with one file of this size at the origin, opened.
     fn begin_with_one_file(&mut self, size: u64) -> Result<FileId, String> {
         let file = self.world.origin.create(b"file-0");

@@ -192,6 +192,8 @@ pub struct Cases {
     pub cuts: u64,
     /// Recoveries checked: one for each way of cutting.
     pub recoveries: u64,
+    /// Take-overs checked, after a death of the process alone.
+    pub deaths: u64,
 }
 
 impl Cases {
@@ -199,12 +201,14 @@ impl Cases {
         self.sequences += other.sequences;
         self.cuts += other.cuts;
         self.recoveries += other.recoveries;
+        self.deaths += other.deaths;
     }
 }
 
 impl fmt::Display for Cases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sequences, {} cuts, {} recoveries", self.sequences, self.cuts, self.recoveries)
+        let Self { sequences, cuts, recoveries, deaths } = self;
+        write!(f, "{sequences} sequences, {cuts} cuts, {recoveries} recoveries, {deaths} deaths of the process alone")
     }
 }
 

@@ -43,6 +43,8 @@ struct FileModel {
     /// the origin and were not synced there.
     earlier: Vec<Rc<Content>>,
     earlier_changes: Vec<ContentChange>,
+    /// The sizes that the file had in all of that time.
+    earlier_sizes: Vec<u64>,
 }
 
 /// A read under way, with every content that the file may have had since it was asked.
@@ -242,6 +244,8 @@ impl Model {
     /// The file may hold its own content or another, sector by sector: the operator decided a conflict for the pool.
     pub(crate) fn mix_with(&mut self, file: FileId, other: Content) {
         if let Some(model) = self.files.get_mut(&file) {
+            model.earlier_sizes.push(other.size);
+            model.earlier_sizes.extend(model.now.iter().map(|configuration| configuration.content.size));
             model.earlier.push(Rc::new(other));
             model.earlier.extend(model.now.iter().map(|configuration| configuration.content.clone()));
         }
@@ -447,6 +451,8 @@ impl Model {
         if crashed {
             model.earlier_changes.iter().for_each(change);
             changed.extend(model.earlier.iter().flat_map(|earlier| base.differences(earlier)));
+            // Where one ended the file may end again.
+            changed.extend(model.earlier_sizes.iter().map(|size| last_byte(*size)));
         }
         Some(in_blocks(changed))
     }
@@ -553,6 +559,7 @@ impl FileModel {
         self.loose_floor = self.loose_floor.max(moment);
         self.earlier.clear();
         self.earlier_changes.clear();
+        self.earlier_sizes.clear();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::flash::{Cut, WriteFate};
 use crate::sim::Sim;
 
 /// Tickets of writes that no engine asked for.
-const REDO_TICKETS: u64 = 1 << 60;
+pub(crate) const REDO_TICKETS: u64 = 1 << 60;
 
 impl Sim<'_> {
     /// Lets the process die in the midst of a step, now and then.
@@ -45,6 +45,7 @@ impl Sim<'_> {
         let known = !std::mem::replace(&mut self.unseen_end, true);
         let promised = if known { Some(self.model.last_logged()) } else { self.outlived };
         self.outlived = promised.filter(|_| stays);
+        self.goes_on = stays;
     }
 
     /// What is left belongs to the last use of the pool: by that a start knows that the pool did not go on without it.
@@ -115,4 +116,5 @@ fn outliving_is_lost(sim: &mut Sim<'_>) {
         outliving.lose();
     }
     sim.outlived = None;
+    sim.goes_on = false;
 }

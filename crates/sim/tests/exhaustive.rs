@@ -10,7 +10,7 @@ fn every_sequence_of_up_to_four_operations_survives_a_cut_after_each_device_writ
         Ok(cases) => {
             println!("{cases}");
             assert_eq!(cases.sequences, 9 + 81 + 729 + 6561);
-            assert!(cases.recoveries > 100_000, "{cases}");
+            assert!(cases.recoveries > 100_000 && cases.deaths > 10_000, "{cases}");
         }
         Err(failure) => panic!("{failure}"),
     }

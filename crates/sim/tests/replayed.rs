@@ -19,7 +19,7 @@ fn trace(file: &str, format: Format) -> Option<Vec<TracedRequest>> {
         println!("left out: no {file} in {} (set HEADPOND_TRACES to where it is)", directory.display());
         return None;
     }
-    let options = LoadOptions { format, unit: None, reads_only: false };
+    let options = LoadOptions { format, unit: None, reads_only: false, sample: 0 };
     Some(read_requests(&directory.join(file), options).expect("a trace that is there can be read"))
 }
 

@@ -66,6 +66,9 @@ impl Host for Flash {
     }
 }
 
+/// References between two reports of progress.
+pub(crate) const CHUNK: usize = 1 << 16;
+
 /// Replays a trace through a policy. `progress` gets the number of references done, now and then.
 pub fn replay(
     load: &LoadedTrace,
@@ -77,8 +80,14 @@ pub fn replay(
     let mut cache = Cache::new(policy, admission, size_blocks, Adaptive::memory_for(size_blocks));
     let mut flash = Flash { fills: 0, read_fills: 0, written: vec![0; load.footprint() / 64 + 1] };
     let (mut misses, mut writes) = (0, 0);
-    for chunk in load.references().chunks(1 << 16) {
-        for reference in chunk {
+    let mut gone = load.gone().iter().peekable();
+    for (number, chunk) in load.references().chunks(CHUNK).enumerate() {
+        for (at, reference) in chunk.iter().enumerate() {
+            while let Some((_, block)) = gone.next_if(|(before, _)| *before <= number * CHUNK + at) {
+                let key = Key(u64::from(*block));
+                cache.forget(key);
+                flash.evicted(key);
+            }
             let key = Key(u64::from(reference.block()));
             if reference.is_write() {
                 writes += 1;

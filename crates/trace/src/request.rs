@@ -34,6 +34,27 @@ pub struct TracedRequest {
     pub at: Option<Nanos>,
 }
 
+/// What a trace of `headpond record` says beside its requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceFacts {
+    /// The size of the pool at that time.
+    pub pool_bytes: u64,
+    /// How long a block stayed dirty at most; `None` for ever.
+    pub flush_period: Option<Nanos>,
+    /// How long the recording lasted.
+    pub lasted: Nanos,
+    /// Its requests, of every kind.
+    pub requests: u64,
+    /// Requests that were dropped while it was recorded.
+    pub dropped: u64,
+    /// Reads that passed by the pool, by a rule or in a long sequential run. They are left out.
+    pub past_reads: u64,
+    /// Such writes.
+    pub past_writes: u64,
+    /// The good bytes of a trace that was cut or damaged: what follows them is not read.
+    pub good_bytes: Option<u64>,
+}
+
 /// The unit of a trace's addresses, for formats that do not define it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {

@@ -89,7 +89,7 @@ fn directory() -> Option<PathBuf> {
 }
 
 fn load(trace: &Trace) -> Option<LoadedTrace> {
-    let options = LoadOptions { format: trace.format, unit: trace.unit, reads_only: trace.reads_only };
+    let options = LoadOptions { format: trace.format, unit: trace.unit, reads_only: trace.reads_only, sample: 0 };
     let load = LoadedTrace::read(&directory()?.join(trace.file), options).expect("a trace that is there can be read");
     assert_eq!(load.references().len(), trace.references);
     assert_eq!(PERCENTS.map(|percent| CacheSize::Percent(percent).blocks(load.footprint())), trace.sizes);

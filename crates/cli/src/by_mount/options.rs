@@ -26,12 +26,15 @@ enum Meaning {
 
 /// Those of `headpond mount` keep their names. What decides about data once (`--format`, `--discard-dirty`,
 /// `--keep-pool`, `--keep-origin`) must not happen again at each boot, and is not here.
-const OPTIONS: [(&str, Meaning); 36] = [
+const OPTIONS: [(&str, Meaning); 38] = [
     ("flash", Meaning::Value),
     ("size", Meaning::Value),
     ("mode", Meaning::Value),
     ("config", Meaning::Value),
     ("log", Meaning::Value),
+    ("http", Meaning::Value),
+    ("http-token", Meaning::Value),
+    // Their names before there was a page.
     ("metrics", Meaning::Value),
     ("metrics-token", Meaning::Value),
     ("backend", Meaning::Value),

@@ -117,7 +117,7 @@ fn other_users_see_numbers_and_no_names_and_control_nothing() {
 #[test]
 fn numbers_that_other_machines_could_read_need_a_token() {
     let pond = Pond::new();
-    pond.mount(&["--size", SIZE, "--metrics", "0.0.0.0:0"]).refused(2, &["--metrics-token", "127.0.0.1"]);
+    pond.mount(&["--size", SIZE, "--http", "0.0.0.0:0"]).refused(2, &["--http-token", "127.0.0.1"]);
     assert!(!pond.flash().exists(), "a refused mount makes no pool");
     let token = pond.at("token");
     fs::write(&token, "0123456789abcdef\n").unwrap();

@@ -232,3 +232,103 @@ fn the_end_of_a_worker_and_of_the_mount_thaw_and_the_client_says_so() {
     held.go_on(&pond).refused(75, &["Do not trust the snapshot"]);
     assert!(fs::read(pond.origin().join("a")).unwrap() == pattern(1 << 20, 2), "the end flushed it");
 }
+
+#[test]
+fn a_full_pool_makes_writers_wait_for_the_thaw_and_loses_nothing() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let path = pond.mnt().join("a");
+    write_and_sync(&path, &vec![0; 100 << 20]);
+    let held = Held::start(&pond, "60s", "true");
+    let (written, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _stop = Stop(&over);
+        scope.spawn(|| {
+            let file = File::options().write(true).open(&path).unwrap();
+            for number in 0..100 {
+                file.write_all_at(&pattern(1 << 20, number), number << 20).unwrap();
+                written.store(number + 1, Ordering::SeqCst);
+            }
+            file.sync_data().unwrap();
+        });
+        // The pool takes no more than 64 MiB, and destage stands still. It has stopped if it does not go on for a while.
+        let mut last = (u64::MAX, 0);
+        wait_until("the writer waits", || {
+            let now = written.load(Ordering::SeqCst);
+            last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
+            last.1 > 100
+        });
+        assert!(last.0 < 100, "the pool cannot have taken all");
+        assert!(is_frozen(&pond));
+        held.go_on(&pond).ok();
+    });
+    assert_eq!(written.load(Ordering::SeqCst), 100);
+    pond.unmount(&[]).ok();
+    let content = fs::read(pond.origin().join("a")).unwrap();
+    assert!((0..100).all(|number| content[number << 20..][..1 << 20] == pattern(1 << 20, number as u64)));
+}
+
+#[test]
+fn a_log_that_only_grows_is_in_the_snapshot_up_to_one_moment_and_goes_on_after_the_thaw() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let path = pond.mnt().join("log");
+    write_and_sync(&path, b"");
+    let (stop, lines) = (AtomicBool::new(false), AtomicU64::new(0));
+    let line = |number: u64| format!("{number:>99}\n");
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| {
+            let mut log = File::options().append(true).open(&path).unwrap();
+            for number in 0.. {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                std::io::Write::write_all(&mut log, line(number).as_bytes()).unwrap();
+                log.sync_data().unwrap();
+                lines.store(number + 1, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        for round in 0..3 {
+            let enough = lines.load(Ordering::SeqCst) + 20;
+            wait_until("the log grows", || lines.load(Ordering::SeqCst) > enough);
+            let before = lines.load(Ordering::SeqCst);
+            let copy = pond.at(&format!("copy{round}"));
+            let script = format!("cat {} > {}", pond.origin().join("log").display(), copy.display());
+            let held = Held::start(&pond, "60s", &script);
+            let frozen = fs::read(&copy).unwrap();
+            held.go_on(&pond).ok();
+            assert!(fs::read(&copy).unwrap() == frozen, "the origin has changed meanwhile");
+            let whole: Vec<u8> = (0..frozen.len() as u64 / 100).flat_map(|number| line(number).into_bytes()).collect();
+            assert!(frozen == whole, "round {round}: {} bytes are no whole lines", frozen.len());
+            assert!(frozen.len() as u64 >= before * 100, "round {round}: {before} lines were durable before");
+        }
+    });
+    pond.unmount(&[]).ok();
+    let last = lines.load(Ordering::SeqCst) as usize;
+    assert!(fs::read(pond.origin().join("log")).unwrap().len() >= last * 100);
+}
+
+#[test]
+fn a_freeze_that_cannot_come_about_says_why_within_its_time_and_nothing_stays_frozen() {
+    let mut pond = Pond::new();
+    let held = pond.at("held");
+    let environment = [("HEADPOND_ORIGIN_SYNC_WAITS_FOR", held.to_str().unwrap())];
+    pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let (mnt, ran) = (pond.mnt(), pond.at("ran"));
+    write_and_sync(&mnt.join("a"), &pattern(1 << 20, 1));
+    let freeze = |most: &str| {
+        let touch = ["--".as_ref(), OsStr::new("touch"), ran.as_os_str()];
+        run([OsStr::new("freeze"), mnt.as_os_str(), "--for".as_ref(), most.as_ref()].into_iter().chain(touch))
+    };
+    // The origin does not answer.
+    fs::write(&held, "").unwrap();
+    freeze("1s").refused(75, &["--for"]);
+    assert!(!ran.exists(), "nothing ran");
+    wait_until("it has thawed", || !is_frozen(&pond));
+    fs::create_dir(mnt.join("made")).unwrap();
+    fs::remove_file(&held).unwrap();
+    freeze("60s").ok();
+    pond.unmount(&[]).ok();
+}

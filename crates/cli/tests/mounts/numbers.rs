@@ -58,8 +58,8 @@ fn an_address_that_is_taken_refuses_the_mount_and_nothing_is_made() {
     let pond = Pond::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    pond.mount(&["--size", SIZE, "--metrics", &address]).refused(1, &["--metrics", &address]);
-    pond.mount(&["--size", SIZE, "--metrics", "nowhere"]).refused(2, &["--metrics"]);
+    pond.mount(&["--size", SIZE, "--http", &address]).refused(1, &["--http", &address]);
+    pond.mount(&["--size", SIZE, "--http", "nowhere"]).refused(2, &["--http"]);
     assert!(!pond.flash().exists() && pond.marker().is_none());
 }
 
@@ -107,6 +107,30 @@ fn the_busiest_file_and_process_are_named_while_they_work() {
     assert_eq!(found["name"], "dd");
     writer.kill().unwrap();
     writer.wait().unwrap();
+    pond.unmount(&[]).ok();
+}
+
+/// A loop that is larger than the pool: with LRU each block has just left when it is asked for again.
+#[test]
+fn misses_that_a_larger_pool_would_have_saved_are_told() {
+    let pond = Pond::new();
+    fs::write(pond.origin().join("loop"), pattern(58 << 20, 1)).unwrap();
+    pond.mount(&["--size", SIZE]).ok();
+    ask(&pond, "set", &["policy=lru", "sequential-cutoff=off", "fetch-size=4K"]).ok();
+    let metric = |name: &str| ask(&pond, "stats", &["--json"]).ok().json()["metrics"][name].as_f64().unwrap();
+    for round in 0..3 {
+        let from = format!("if={}", pond.mnt().join("loop").display());
+        let read = Command::new("dd").args([&from, "of=/dev/null", "bs=64K", "iflag=direct", "status=none"]).status();
+        assert!(read.unwrap().success());
+        if round == 0 {
+            assert_eq!(metric("regretted_double_bytes_total"), 0.0, "all of it is new");
+        }
+    }
+    let (missed, double) = (metric("read_miss_bytes_total"), metric("regretted_double_bytes_total"));
+    let again = missed - f64::from(58 << 20);
+    assert!(again > f64::from(100 << 20), "a loop that LRU cannot hold: {missed}");
+    assert!((0.9..1.1).contains(&(double / again)), "twice the pool holds it: {double} of {again}");
+    assert_eq!(metric("regretted_quarter_bytes_total"), 0.0, "a quarter more does not");
     pond.unmount(&[]).ok();
 }
 

@@ -62,3 +62,69 @@ fn a_service_does_not_repeat_what_a_mount_refuses() {
     let refusals: Vec<String> = refusals.map(|status| status.code().to_string()).collect();
     assert_eq!(listed.split(' ').collect::<Vec<_>>(), refusals);
 }
+
+/// A manager of its own, in namespaces of its own: units below `$1/units`, and the mount in `$1`.
+const BY_A_MANAGER: &str = r#"
+set -eu
+export PATH="$PATH:/usr/sbin:/sbin" XDG_RUNTIME_DIR=/run/user/0 SYSTEMD_UNIT_PATH="$1/units:"
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system /run/user
+mkdir -m 700 /run/user/0
+/lib/systemd/systemd --user --log-target=console --unit=nothing.target > "$1/manager.log" 2>&1 &
+until_so() { for _ in $(seq 400); do if eval "$1"; then return 0; fi; sleep 0.1; done; echo "in vain: $1"; exit 1; }
+of() { systemctl --user show -p "$2" --value "$1"; }
+until_so '[ -S /run/user/0/systemd/private ]'
+systemctl --user start mariadb.service survivor.service
+mount=headpond@mysql.service
+holder=$(of $mount MainPID) database=$(of mariadb.service MainPID) survivor=$(of survivor.service MainPID)
+echo synced > "$1/mnt/file"
+sync "$1/mnt/file"
+kill -KILL "$holder"
+until_so '[ "$(of $mount ActiveState)" = active ] && [ "$(of $mount MainPID)" != "$holder" ]'
+until_so '[ "$(of mariadb.service ActiveState)" = active ] && [ "$(of mariadb.service MainPID)" != "$database" ]'
+until_so '[ "$(of survivor.service ActiveState)" = active ] && [ "$(of survivor.service MainPID)" != "$survivor" ]'
+[ "$(cat "$1/mnt/file")" = synced ]
+systemctl --user stop mariadb.service survivor.service
+systemctl --user stop $mount
+[ "$(cat "$1/origin/file")" = synced ]
+echo ALL IS WELL
+"#;
+
+#[test]
+fn a_mount_whose_processes_are_all_killed_comes_back_and_its_database_is_started_again() {
+    let lacking = [("/lib/systemd/systemd", "systemd"), ("/usr/bin/unshare", "unshare"), ("/dev/fuse", "/dev/fuse")];
+    let lacking = lacking.into_iter().find(|(path, _)| !Path::new(path).exists()).map(|(_, name)| name);
+    let lacking = lacking.or_else(|| (!rustix::process::geteuid().is_root()).then_some("root, for namespaces"));
+    if !lacks_nothing(lacking) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["origin", "mnt", "conf"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    copy(&packaging().join("systemd"), &at("units"));
+    copy(&packaging().join("examples/systemd"), &at("units"));
+    // Its places are others here.
+    fs::remove_dir_all(at("units/headpond@mysql.service.d")).unwrap();
+    let unit = at("units/headpond@.service");
+    let text = fs::read_to_string(&unit).unwrap().replace("/etc/headpond", at("conf").to_str().unwrap());
+    fs::write(&unit, text).unwrap();
+    let [origin, mnt, flash] = ["origin", "mnt", "flash"].map(|name| at(name).display().to_string());
+    let conf = format!("ORIGIN={origin}\nMOUNTPOINT={mnt}\nFLASH={flash}\nOPTIONS=--size 64M\n");
+    fs::write(at("conf/mysql.conf"), conf).unwrap();
+    // One works in the mount, and ends with an error once that fails. The other one takes no notice.
+    for (name, script) in [("mariadb", "while ls > /dev/null; do sleep 0.1; done; exit 1"), ("survivor", "sleep 1000")]
+    {
+        let database = format!("[Service]\nWorkingDirectory={mnt}\nExecStart=/bin/sh -c '{script}'\n");
+        fs::write(at(&format!("units/{name}.service")), database).unwrap();
+    }
+    copy(&at("units/mariadb.service.d"), &at("units/survivor.service.d"));
+    fs::write(at("units/nothing.target"), "[Unit]\nDescription=nothing\n").unwrap();
+    let mut manager = Command::new("timeout");
+    manager.args(["--kill-after=5", "90", "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    manager.args(["sh", "-c", BY_A_MANAGER, "sh"]).arg(dir.path());
+    let said = Said::from(manager.output().unwrap());
+    let log = fs::read_to_string(at("manager.log")).unwrap_or_default();
+    assert!(said.status == 0 && said.text.contains("ALL IS WELL"), "{}\nthe manager:\n{log}", said.text);
+}

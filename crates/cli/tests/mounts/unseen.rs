@@ -169,3 +169,126 @@ fn an_upgrade_goes_on_with_another_program_and_refuses_one_that_cannot() {
     pond.unmount(&[]).ok();
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"before after");
 }
+
+/// Does something on a thread, which may hang with the mount: the test then fails and does not hang, too.
+fn before_long<T: Send + 'static>(what: &str, does: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || drop(send.send(does())));
+    done.recv_timeout(std::time::Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it hangs, or panicked"))
+}
+
+#[test]
+fn a_take_over_answers_before_the_origin_is_synced_and_a_flush_waits_for_that() {
+    let mut pond = Pond::new();
+    let (held, origin, mnt) = (pond.at("held"), pond.origin(), pond.mnt());
+    let environment = [("HEADPOND_ORIGIN_SYNC_WAITS_FOR", held.to_str().unwrap())];
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let (hit, gone) = (pattern(200_000, 1), pattern(100_000, 2));
+    write_and_sync(&mnt.join("hit"), &hit);
+    write_and_sync(&mnt.join("gone"), &gone);
+    fs::remove_file(mnt.join("gone")).unwrap();
+    let marker = fs::read(origin.join(".headpond/marker.json")).unwrap();
+    fs::write(&held, "").unwrap();
+    for round in 0..2_u8 {
+        take_over(&pond, daemon);
+        let (path, expected) = (mnt.join("hit"), hit.clone());
+        assert!(before_long("a read", move || fs::read(path).unwrap() == expected));
+        let path = mnt.join(format!("made{round}"));
+        before_long("synced writes", move || (0..5).for_each(|_| write_and_sync(&path, &[round; 10_000])));
+        assert_eq!(fs::read(origin.join(".headpond/marker.json")).unwrap(), marker, "nothing is written beside it");
+    }
+    let flush = headpond().arg("flush").arg(&mnt).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut flush = flush;
+    wait_until("the flush is begun", || !pond.status()["flushes"].as_array().unwrap().is_empty());
+    assert!(flush.try_wait().unwrap().is_none(), "the origin has not said that it has everything");
+    fs::remove_file(&held).unwrap();
+    assert!(flush.wait().unwrap().success());
+    pond.unmount(&[]).ok();
+    assert!(fs::read(origin.join("hit")).unwrap() == hit && !origin.join("gone").exists());
+}
+
+#[test]
+fn no_other_mount_gets_the_origin_while_workers_die() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let lock = OpenOptions::new().read(true).write(true).open(pond.origin().join(".headpond/lock")).unwrap();
+    let (mut tries, mut refused) = (0_u64, 0_u64);
+    for round in 0..6 {
+        let before = pond.status()["pid"].clone();
+        pond.kill_worker(daemon);
+        // Whoever asks for the lock, at any moment between the two workers, is told no.
+        for _ in 0..200 {
+            tries += 1;
+            let asked = rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+            refused += u64::from(asked == Err(rustix::io::Errno::WOULDBLOCK));
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        }
+        if round % 3 == 0 {
+            let other = pond.mount_places("origin", "mnt2", "flash2", &["--size", SIZE]);
+            other.refused(11, &["headpond unmount"]);
+        }
+        wait_until("another worker serves", || pond.status()["pid"] != before);
+    }
+    assert_eq!(refused, tries);
+    pond.unmount(&[]).ok();
+    assert!(!pond.origin().join(".headpond").exists());
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    pond.mount_places("origin", "mnt2", "flash2", &["--size", SIZE]).ok();
+}
+
+#[test]
+fn a_successor_that_hangs_in_its_recovery_is_replaced() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let environment = [("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "2")];
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, b"kept");
+    fs::write(&hangs, "").unwrap();
+    pond.kill_worker(daemon);
+    wait_until("the holder notices", || pond.log().contains("hung, and was killed"));
+    fs::remove_file(&hangs).unwrap();
+    assert_eq!(before_long("a read", move || fs::read(path).unwrap()), b"kept");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_tree_with_more_files_than_the_ledger_has_room_for_is_walked_while_workers_die() {
+    const ROOM: usize = 4000;
+    let mut pond = Pond::new();
+    let tree = pond.origin().join("tree");
+    for number in 0..3 * ROOM {
+        let directory = tree.join(format!("d{}", number / 500));
+        if number % 500 == 0 {
+            fs::create_dir_all(&directory).unwrap();
+        }
+        File::create(directory.join(format!("file-{number}"))).unwrap();
+    }
+    let room = ROOM.to_string();
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &[("HEADPOND_LEDGER_INODES", &room)]);
+    let open = File::open(pond.mnt().join("tree/d0/file-7")).unwrap();
+    let tree = pond.mnt().join("tree");
+    let walk = std::thread::spawn(move || {
+        let mut seen = 0;
+        for directory in fs::read_dir(tree).unwrap() {
+            for entry in fs::read_dir(directory.unwrap().path()).unwrap() {
+                let path = entry.unwrap().path();
+                assert!(fs::metadata(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).is_file());
+                seen += 1;
+            }
+        }
+        seen
+    });
+    let mut kills = 0;
+    while !walk.is_finished() && kills < 4 {
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        take_over(&pond, daemon);
+        kills += 1;
+    }
+    assert_eq!(before_long("the walk", move || walk.join().unwrap()), 3 * ROOM);
+    take_over(&pond, daemon);
+    assert_eq!(open.metadata().unwrap().len(), 0);
+    assert!(!pond.log().contains("more files are in use than can be noted"), "{}", pond.log());
+    drop(open);
+    pond.unmount(&[]).ok();
+}

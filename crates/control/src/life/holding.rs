@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
-use headpond_holder::{Program, Told, hold};
+use headpond_holder::{Patience, Program, Told, hold};
 use headpond_shard::Budget;
 use rustix::process::{chdir, setsid};
 
@@ -13,6 +13,9 @@ use super::succession::layout;
 use crate::process::log::{begin, log_line};
 use crate::process::{confine, never_kill_for_memory, notify};
 use crate::refusal::Refusal;
+
+/// For tests: so many seconds without a sign of life make a worker hang.
+const HANGS_AFTER: &str = "HEADPOND_HANGS_AFTER";
 
 /// Holds a mount until it ends. Workers are this program with these arguments. Returns the exit status of the last
 /// one, which has said why it ended. In the `background` it leaves the terminal and its directory once the mount
@@ -44,7 +47,8 @@ pub fn hold_mount(arguments: Vec<OsString>, background: bool) -> Result<u8, Refu
         Told::Watching if watchdog => notify("WATCHDOG=1"),
         Told::Watching => {}
     };
-    hold(program, layout(), tell, served).map_err(failed)
+    let looks = std::env::var(HANGS_AFTER).ok().and_then(|looks| looks.parse().ok());
+    hold(program, layout(), looks.map_or_else(Patience::default, Patience), tell, served).map_err(failed)
 }
 
 /// Lets go of the command's output, which waits for its end, and of the directory in which it was called.

@@ -12,6 +12,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
 use headpond_base::{BLOCK_U64, CacheMode, MemberId, PoolId};
@@ -21,12 +22,14 @@ use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::beat::keep_beating;
 use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use super::succession::Left;
-use crate::origin::OriginRoot;
+use crate::history::History;
+use crate::origin::{OriginRoot, OwedSync};
 use crate::ownership::{
-    AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
+    AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
     MarkerState, MountClaim, ObsoleteNote, hex, keep_up, keep_watch,
 };
 use crate::pool::{ArenaTail, Beside, DirtyFile, HeldFlash, Inherited, NamelessFiles, Ready, Superblocks, make_ready};
@@ -47,6 +50,8 @@ pub(crate) struct FoundPool<'a> {
     root: Arc<OriginRoot>,
     path: PathBuf,
     budget: Budget,
+    holder: Option<u32>,
+    beat: Option<&'static AtomicU64>,
     marker: MarkerHold,
     found: Option<Marker>,
     durable: Option<DurableLog>,
@@ -56,12 +61,17 @@ pub(crate) struct FoundPool<'a> {
     ready: Ready,
     live: LiveSettings,
     superblocks: Superblocks,
+    history: History,
 }
 
 /// What a worker has from those before it, and for those after it.
 #[derive(Default)]
 pub(crate) struct Inheritance<'a> {
     pub(crate) left: Option<&'a Left>,
+    /// The process that keeps the mount, if it is not this one: the marker names it.
+    pub(crate) holder: Option<u32>,
+    /// Where signs of life are counted.
+    pub(crate) beat: Option<&'static AtomicU64>,
     pub(crate) tail: Option<ArenaTail>,
     /// Files of the origin that are open and have no name.
     pub(crate) nameless: Vec<OwnedFd>,
@@ -77,6 +87,8 @@ pub(crate) struct RunningPool {
     live: LiveSettings,
     faults: Option<FaultHandle>,
     superblocks: Superblocks,
+    history: History,
+    owed_sync: OwedSync,
     beside: BesideOrigin,
     /// Two threads live as long as these: one keeps the note beside the origin up to date, the other watches the
     /// claim.
@@ -91,6 +103,8 @@ pub(crate) struct OpenedPool {
     pub(crate) kept_times: Vec<KeptTime>,
     /// What the operator should know.
     pub(crate) notes: Vec<String>,
+    /// Whether the pool's last use did not end in order.
+    pub(crate) after_crash: bool,
 }
 
 impl<'a> FoundPool<'a> {
@@ -104,10 +118,14 @@ impl<'a> FoundPool<'a> {
         inheritance: Inheritance<'_>,
         waiting: &Waiting,
     ) -> Result<Self, Refusal> {
-        let Inheritance { left, tail, nameless } = inheritance;
+        let Inheritance { left, holder, beat, tail, nameless } = inheritance;
         let from_file = settings_from_file(plan)?;
         waiting.on(Step::Origin("the lock beside the data"));
-        let marker = take_marker(root)?;
+        let kept = left.and_then(Left::origin_lock).map(|lock| MarkerHold::take_over(root, lock)).transpose()?;
+        let marker = match kept.flatten() {
+            Some(marker) => marker,
+            None => take_marker(root)?,
+        };
         waiting.on(Step::Origin("the files"));
         let found = match marker.read() {
             Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
@@ -122,7 +140,7 @@ impl<'a> FoundPool<'a> {
         let nameless = NamelessFiles::of(nameless);
         let nameless =
             nameless.map_err(|error| Refusal::from_io("look at files without a name below", root.path(), error))?;
-        let inherited = Inherited { tail, nameless };
+        let inherited = Inherited { tail, nameless, goes_on: left.is_some(), beat };
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
@@ -135,6 +153,7 @@ impl<'a> FoundPool<'a> {
         let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
         let superblocks =
             Superblocks::of(flash.opened()).map_err(|error| Refusal::from_io("open once more", path, error))?;
+        let history = History::of(flash.opened(), &ready.recovered.superblock().geometry, ready.pool);
         let had_failed = failure.is_some();
         let (root, path) = (root.clone(), path.to_owned());
         Ok(Self {
@@ -142,6 +161,8 @@ impl<'a> FoundPool<'a> {
             root,
             path,
             budget,
+            holder,
+            beat,
             marker,
             found,
             durable,
@@ -151,6 +172,7 @@ impl<'a> FoundPool<'a> {
             ready,
             live,
             superblocks,
+            history,
         })
     }
 
@@ -174,11 +196,14 @@ impl<'a> FoundPool<'a> {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             flash: path,
             mountpoint: mountpoint.map(Path::to_owned).unwrap_or_default(),
-            pid: std::process::id(),
+            pid: self.holder.unwrap_or_else(std::process::id),
             since: utc(unix_seconds()),
             dirty_bytes: 0,
             claim: Some(ready.claim),
         };
+        if let Some(found) = found.as_ref().filter(|_| ready.goes_on_with_claim) {
+            claim = found.clone();
+        }
         let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, root.path().to_owned()))));
         let origin = open_origin(&root, plan, obsolete.clone(), claim.pool.clone(), gate.clone(), self.budget)?;
         waiting.on(Step::Origin("the files"));
@@ -192,7 +217,12 @@ impl<'a> FoundPool<'a> {
             }
         }
 
-        marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
+        ready.leaving.iter().for_each(|object| origin.attach_removed(*object));
+        if ready.goes_on_with_claim {
+            marker.is_as_found(found.as_ref(), durable.as_ref())?;
+        } else {
+            marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
+        }
         waiting.on(Step::Pool);
         flash.settle();
         if let Err(error) = live.keep() {
@@ -205,14 +235,23 @@ impl<'a> FoundPool<'a> {
                 HowMany(dirty_files, "file")
             ));
         }
+        let after_crash = !ready.recovered.superblock().clean_stop;
         let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let failed = |doing: &str, error| Refusal::Failed { doing: doing.to_owned(), error };
         let handle = Shard::start(engine, reactor, origin, Limits::default())
             .map_err(|error| failed("start the shard's threads", error))?;
-        begin(&handle, config, &marker, &mut claim);
-        let note = begin_note(&handle, &marker, &claim);
+        if let Some(beat) = self.beat {
+            // A large map is written for as long as that takes.
+            keep_beating(handle.clone(), beat)
+                .map_err(|error| failed("start the thread of the signs of life", error))?;
+        }
+        if !ready.goes_on_with_claim {
+            begin(&handle, config, &marker, &mut claim);
+        }
+        let note = begin_note(&handle, &marker, &claim, ready.goes_on_with_claim);
+        let owed_sync = if ready.owes_sync { OwedSync::of(root.clone(), handle.clone()) } else { OwedSync::default() };
         if self.had_failed {
             forget_failure(&handle, &obsolete);
         }
@@ -228,10 +267,12 @@ impl<'a> FoundPool<'a> {
             live,
             faults,
             superblocks: self.superblocks,
+            history: self.history,
+            owed_sync,
             beside: BesideOrigin { marker, note, claim },
             keeping: [keep, watch],
         };
-        Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes }))
+        Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes, after_crash }))
     }
 }
 
@@ -256,6 +297,16 @@ impl RunningPool {
         &self.beside.note
     }
 
+    /// The sync of the origin that a take-over has put off.
+    pub(crate) const fn owed_sync(&self) -> &OwedSync {
+        &self.owed_sync
+    }
+
+    /// From now on another process keeps the lock of the origin, too.
+    pub(crate) fn lock_kept_by(&self, keeper: Box<LockKeeper>) -> std::io::Result<()> {
+        self.beside.marker.lock_kept_by(keeper)
+    }
+
     /// Its own name.
     pub(crate) const fn id(&self) -> PoolId {
         self.id
@@ -271,6 +322,11 @@ impl RunningPool {
         &self.live
     }
 
+    /// What it was like.
+    pub(crate) const fn history(&self) -> &History {
+        &self.history
+    }
+
     /// The open flash, with its lock.
     pub(crate) fn flash(&self) -> BorrowedFd<'_> {
         self.superblocks.file().as_fd()
@@ -284,7 +340,7 @@ impl RunningPool {
     /// Ends the pool. With `flush` the origin first gets everything, unless `flush` returns true, which means: end
     /// now.
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
-        let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate };
+        let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate, owed_sync: &self.owed_sync };
         let mut ended = ending.end(flush);
         ending.settle_marker(self.beside, &self.superblocks, &mut ended);
         drop(self.keeping);
@@ -329,10 +385,13 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
 
 /// The note for this use on how far the log is durable. If it cannot be made, the mount serves all the same: only an
 /// image of the flash from this very use can then not be recognised after a crash.
-fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<DurableNote> {
+///
+/// If a use goes on, the last worker's note counts: it says less than what is durable, and the thread that keeps it up
+/// to date soon replaces it.
+fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker, goes_on: bool) -> Arc<DurableNote> {
     let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
     let note = DurableNote::new(marker.dir().clone(), id);
-    if let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
+    if !goes_on && let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
         log_line(format_args!("{}: {error}", marker.dir().path(DURABLE_FILE).display()));
     }
     Arc::new(note)
@@ -408,7 +467,7 @@ mod tests {
     /// A pool in use, without a mount or any other door.
     fn start(plan: &PoolPlan) -> (RunningPool, OpenedPool) {
         let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
-        let waiting = Waiting::for_origin(&plan.origin);
+        let waiting = Waiting::for_origin(&plan.origin, None);
         let before = Marker::beside(&plan.origin);
         let found =
             FoundPool::find(plan, &root, &plan.flash, Budget::of_process(), Inheritance::default(), &waiting).unwrap();

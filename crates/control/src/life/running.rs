@@ -16,23 +16,26 @@ use headpond_shard::Budget;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::beat::keep_beating;
 use super::ending::Ended;
 use super::last_daemon::once_free;
 use super::pool::{FoundPool, Inheritance, OpenedPool, RunningPool, duplicate};
 use super::succession::{Heirs, Left, Succession};
+use crate::history::{EventKind, Pace};
 use crate::mounts::{CheckedPlaces, Detach, Elsewhere, NextStep, check_fuse, describe, detach, holders_of};
-use crate::numbers::exposition;
 use crate::origin::OriginRoot;
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting, confine, give_large_buffers_back, notify, runtime_dir};
 use crate::refusal::{ExitStatus, Refusal};
-use crate::service::{Answer, Client, ControlSocket, Event, Freeze, MetricsServer, Phase, Service, Token};
+use crate::service::{Answer, Client, ControlSocket, Event, Freeze, Phase, Service};
 use crate::settings::MountPlan;
+use crate::web::{HttpServer, Session, Token, show_mount};
 use crate::wording::Size;
 
 /// How often the main thread looks for an unmount by another process, and for errors.
 const PERIOD: Duration = Duration::from_millis(250);
+
+/// How often the history looks at the counters: as often as its finest rows.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What goes to the origin before a mount ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,12 +68,19 @@ impl Running {
         let lasting = succession.as_mut().map(Succession::lasting).transpose()?;
         let heirs = Heirs::of(succession.as_ref());
         let left = succession.as_ref().and_then(Succession::left);
-        let token = plan.metrics_token.as_deref().map(Token::read).transpose()?;
-        let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
+        let token = plan.http_token.as_deref().map(Token::read).transpose()?;
+        let session = match left.and_then(Left::session) {
+            Some(session) => session,
+            None => Session::new().map_err(|error| Refusal::Failed { doing: "get random bytes".to_owned(), error })?,
+        };
+        let http = plan.http.map(|address| HttpServer::listen(address, token, session.clone())).transpose()?;
         let budget = Budget::of_process();
         give_large_buffers_back();
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
-        let waiting = Waiting::for_origin(&plan.pool.origin);
+        if let Some(succession) = &succession {
+            succession.hang();
+        }
+        let waiting = Waiting::for_origin(&plan.pool.origin, succession.as_ref().map(Succession::beat));
         waiting.on(Step::Origin("the directory"));
         let root = Arc::new(OriginRoot::open(&plan.pool.origin)?);
         let places = match left {
@@ -82,8 +92,9 @@ impl Running {
                 places
             }
         };
-        let found =
-            FoundPool::find(&plan.pool, &root, &places.flash, budget, Inheritance { left, tail, nameless }, &waiting)?;
+        let holder = succession.as_ref().map(Succession::holder);
+        let inheritance = Inheritance { left, holder, beat: succession.as_ref().map(Succession::beat), tail, nameless };
+        let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, inheritance, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
@@ -114,16 +125,20 @@ impl Running {
             }
         };
         serve_socket(&socket, &service, send)?;
-        if let Some(metrics) = metrics {
-            serve_metrics(metrics, &service)?;
+        keep_history(&service, opened.after_crash)?;
+        if let Some(http) = http {
+            show_mount(http, service.clone())
+                .map_err(|error| Refusal::Failed { doing: "start the threads of --http".to_owned(), error })?;
         }
         drop(waiting);
         let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
-        if let Some(succession) = &succession {
-            keep_beating(pool.handle().clone(), succession.beat()).map_err(failed)?;
+        pool.owed_sync().begin();
+        if let Some(keeper) = heirs.lock_keeper() {
+            pool.lock_kept_by(keeper).map_err(failed)?;
         }
+        heirs.leave_session(&session).map_err(failed)?;
         heirs
-            .serve(mounted.device().map_err(failed)?, pool.flash(), &service.places, plan.metrics_token.as_ref())
+            .serve(mounted.device().map_err(failed)?, pool.flash(), &service.places, plan.http_token.as_ref())
             .map_err(failed)?;
         Ok(Self { service, mounted, pool, events, socket, notes: opened.notes, heirs })
     }
@@ -222,6 +237,9 @@ impl Running {
         match self.heirs.go_on_with(program) {
             Ok(()) => {
                 log_line(format_args!("{} takes over", program.display()));
+                let look = self.service.look_for_history();
+                self.service.history.end(&look, EventKind::Upgraded, &format!("{} takes over", program.display()));
+                self.service.recordings.end();
                 client.answer(&Answer::Done);
                 // As by a kill: the next worker relies on nothing that this one would still do.
                 std::process::exit(0)
@@ -272,6 +290,7 @@ impl Running {
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         service.thaw();
+        service.recordings.end();
         notify("STOPPING=1");
         let mut is_interrupted = || match events.try_recv() {
             Ok(Event::Signal(_)) => true,
@@ -281,6 +300,11 @@ impl Running {
             }
             Err(_) => matches!(flush, EndFlush::Within(end) if Instant::now() >= end),
         };
+        let said = match flush {
+            EndFlush::Nothing => "the mount ended; what is dirty stays in the pool",
+            EndFlush::Within(_) | EndFlush::Everything => "the mount ended; what is dirty goes to the origin",
+        };
+        service.history.end(&service.look_for_history(), EventKind::Stopped, said);
         let ended = pool.end(if flush == EndFlush::Nothing { None } else { Some(&mut is_interrupted) });
         heirs.end();
         // A flush that was to end by then has not failed.
@@ -312,7 +336,8 @@ fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
-    service.with_faults(pool.faults().cloned()).with_freeze(freeze)
+    let service = service.with_faults(pool.faults().cloned()).with_freeze(freeze);
+    service.with_history(pool.history().clone()).with_owed_sync(pool.owed_sync().clone())
 }
 
 /// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.
@@ -385,14 +410,36 @@ fn serve_socket(socket: &Arc<ControlSocket>, service: &Service, events: Sender<E
     Ok(())
 }
 
-fn serve_metrics(server: MetricsServer, service: &Service) -> Result<(), Refusal> {
+/// Keeps the history of the mount, on a thread of its own.
+fn keep_history(service: &Service, after_crash: bool) -> Result<(), Refusal> {
+    let (history, status) = (service.history.clone(), service.status());
+    let (kind, text) = match status.takeovers {
+        0 if after_crash => (
+            EventKind::StartedAfterCrash,
+            "mounted after a crash or a loss of power; what was synced is here".to_owned(),
+        ),
+        0 => (EventKind::Started, format!("mounted, {} with headpond {}", status.mode, status.version)),
+        _ if history.last_kind() == Some(EventKind::Upgraded as u8) => {
+            (EventKind::Upgraded, format!("headpond {} serves", status.version))
+        }
+        lives => (EventKind::TakenOver, format!("the worker died; worker {} of this mount took over", lives + 1)),
+    };
+    history.note(kind, 1, &text);
     let service = service.clone();
-    let serve = move || server.serve(|| exposition(&service.numbers_of_mount()));
+    let keep = move || {
+        loop {
+            service.history.look(&service.look_for_history());
+            service.history.write_if_due();
+            if service.history.wait(LOOK_EVERY) == Pace::Ended {
+                return service.history.finish();
+            }
+        }
+    };
     std::thread::Builder::new()
-        .name("metrics".to_owned())
-        .spawn(serve)
+        .name("history".to_owned())
+        .spawn(keep)
         .map(drop)
-        .map_err(|error| Refusal::Failed { doing: "start the thread of the metrics".to_owned(), error })
+        .map_err(|error| Refusal::Failed { doing: "start the thread of the history".to_owned(), error })
 }
 
 fn mount_refusal(service: &Service, error: MountError) -> Refusal {

@@ -21,10 +21,12 @@ use headpond_mount::{
 };
 
 use crate::mounts::CheckedPlaces;
+use crate::ownership::LockKeeper;
 use crate::pool::ArenaTail;
 use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
 use crate::settings::MountPlan;
+use crate::web::Session;
 
 /// The descriptor of the FUSE connection.
 const CONNECTION: &str = "fuse";
@@ -32,14 +34,26 @@ const CONNECTION: &str = "fuse";
 /// The open flash, with its lock.
 const FLASH: &str = "flash";
 
+/// The lock beside the origin.
+const ORIGIN_LOCK: &str = "lock";
+
 /// The places of the mount, as text.
 const PLACES: &str = "places";
+
+/// What browsers got for the token, as text.
+const SESSION: &str = "session";
 
 /// The name of a file that is open and has no name, before its number in the ledger.
 const NAMELESS: &str = "file-";
 
 /// For tests: take the kernel for one that cannot send requests again.
 const WITHOUT_SENDING_AGAIN: &str = "HEADPOND_WITHOUT_SENDING_AGAIN";
+
+/// For tests: so many inodes have room in the ledger.
+const LEDGER_INODES: &str = "HEADPOND_LEDGER_INODES";
+
+/// For tests: a successor hangs in recovery while there is this file.
+const HANGS: &str = "HEADPOND_RECOVERY_HANGS";
 
 /// A worker's place in the row.
 #[derive(Debug)]
@@ -57,8 +71,11 @@ pub struct Succession {
 pub(crate) struct Left {
     connection: OwnedFd,
     flash: File,
+    /// None from a worker of a version that left none.
+    origin_lock: Option<File>,
     places: CheckedPlaces,
-    metrics_token: Option<PathBuf>,
+    http_token: Option<PathBuf>,
+    session: Option<Session>,
 }
 
 impl Succession {
@@ -74,13 +91,16 @@ impl Succession {
         let (tie, inherited) = Tie::take(layout()).map_err(failed)?;
         kill_before_holder();
         let Inherited { arena, mut kept, notes, lives } = inherited;
+        let origin_lock = kept.remove(ORIGIN_LOCK).map(File::from);
         let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
         let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
-        let left = left.map(|((connection, flash), (places, metrics_token))| Left {
+        let left = left.map(|((connection, flash), (places, http_token))| Left {
             connection,
             flash,
+            origin_lock,
             places,
-            metrics_token,
+            http_token,
+            session: notes.get(SESSION).and_then(|text| Session::left(text)),
         });
         let number = |name: &str| name.strip_prefix(NAMELESS).and_then(|number| number.parse().ok());
         let nameless = kept.into_iter().filter_map(|(name, file)| Some((number(&name)?, file))).collect();
@@ -130,11 +150,19 @@ impl Succession {
         self.nameless.values().filter_map(|file| file.try_clone().ok()).collect()
     }
 
+    /// Hangs, if a test asked for it.
+    pub(crate) fn hang(&self) {
+        let Some(file) = std::env::var_os(HANGS).filter(|_| !self.is_first()) else { return };
+        while Path::new(&file).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     /// What of the mount outlives this worker: new, or with what the last one left.
     pub(crate) fn lasting(&mut self) -> Result<LastingMount, Refusal> {
         let words = self.arena.ledger_words;
         let ledger =
-            if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, LedgerRoom::USUAL) };
+            if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, ledger_room()) };
         let ledger = ledger.map_err(|why| Refusal::Failed {
             doing: "take over from the last worker".to_owned(),
             error: std::io::Error::other(why.to_string()),
@@ -164,6 +192,11 @@ impl Left {
         self.connection.try_clone()
     }
 
+    /// What browsers got for the token.
+    pub(crate) fn session(&self) -> Option<Session> {
+        self.session.clone()
+    }
+
     /// Whether the mount is still there.
     pub(crate) fn is_connected(&self) -> bool {
         connection_stands(&self.connection)
@@ -174,9 +207,14 @@ impl Left {
         self.flash.try_clone().map_err(|error| Refusal::from_io("take over", &self.places.flash, error))
     }
 
+    /// The lock beside the origin.
+    pub(crate) fn origin_lock(&self) -> Option<File> {
+        self.origin_lock.as_ref()?.try_clone().ok()
+    }
+
     fn plan(&self, mut asked: MountPlan) -> MountPlan {
         asked.mountpoint.clone_from(&self.places.mountpoint);
-        asked.metrics_token.clone_from(&self.metrics_token);
+        asked.http_token.clone_from(&self.http_token);
         let pool = &mut asked.pool;
         pool.origin.clone_from(&self.places.origin);
         pool.flash.clone_from(&self.places.flash);
@@ -201,13 +239,19 @@ impl DescriptorKeeper for WithHolder {
     }
 }
 
+/// Room for what the kernel believes.
+fn ledger_room() -> LedgerRoom {
+    let asked = std::env::var(LEDGER_INODES).ok().and_then(|inodes| inodes.parse().ok());
+    asked.map_or(LedgerRoom::USUAL, |inodes| LedgerRoom { inodes, ..LedgerRoom::USUAL })
+}
+
 /// How the memory shared with the holder is divided.
 pub(crate) fn layout() -> Sizes {
     let tail = TailSlots::USUAL;
     let journal = JournalRoom::USUAL;
     Sizes {
         tail_words: tail.words(),
-        ledger_words: LedgerRoom::USUAL.words(),
+        ledger_words: ledger_room().words(),
         journal_words: journal.words(),
         tail_bytes: tail.bytes(),
         journal_bytes: journal.bytes(),
@@ -222,11 +266,11 @@ pub fn shared_layout() -> String {
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// The places as text: a line each, in which no byte is special.
-fn written(places: &CheckedPlaces, metrics_token: Option<&PathBuf>) -> String {
-    let paths = [Some(&places.origin), Some(&places.mountpoint), Some(&places.flash), metrics_token];
+fn written(places: &CheckedPlaces, http_token: Option<&PathBuf>) -> String {
+    let paths = [Some(&places.origin), Some(&places.mountpoint), Some(&places.flash), http_token];
     paths.map(|path| path.map_or_else(String::new, |path| source_of(path))).join("\n")
 }
 
@@ -234,8 +278,8 @@ fn read(text: &str) -> Option<(CheckedPlaces, Option<PathBuf>)> {
     let mut lines = text.split('\n');
     let mut path = || lines.next().map(|line| path_of_source(line.as_bytes()));
     let (origin, mountpoint, flash) = (path()?, path()?, path()?);
-    let metrics_token = path().filter(|path| !path.as_os_str().is_empty());
-    Some((CheckedPlaces { origin, mountpoint, flash }, metrics_token))
+    let http_token = path().filter(|path| !path.as_os_str().is_empty());
+    Some((CheckedPlaces { origin, mountpoint, flash }, http_token))
 }
 
 /// The way to those who come after.
@@ -247,19 +291,33 @@ impl Heirs {
         Self(succession.map(|succession| succession.tie.clone()))
     }
 
+    /// Leaves to the next worker what browsers got for the token.
+    pub(crate) fn leave_session(&self, session: &Session) -> std::io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |tie| tie.note(SESSION, session.as_text()))
+    }
+
     /// From now on a worker that dies is followed by another one. The first worker also leaves the connection.
     pub(crate) fn serve(
         &self,
         connection: impl AsFd,
         flash: impl AsFd,
         places: &CheckedPlaces,
-        metrics_token: Option<&PathBuf>,
+        http_token: Option<&PathBuf>,
     ) -> std::io::Result<()> {
         let Some(tie) = &self.0 else { return Ok(()) };
         tie.keep(CONNECTION, connection.as_fd())?;
         tie.keep(FLASH, flash.as_fd())?;
-        tie.note(PLACES, &written(places, metrics_token))?;
+        tie.note(PLACES, &written(places, http_token))?;
         tie.ready()
+    }
+
+    /// What keeps the lock beside the origin for them, so that no other process takes it in between.
+    pub(crate) fn lock_keeper(&self) -> Option<Box<LockKeeper>> {
+        let tie = self.0.clone()?;
+        Some(Box::new(move |lock| match lock {
+            Some(lock) => tie.keep(ORIGIN_LOCK, lock),
+            None => tie.release(ORIGIN_LOCK),
+        }))
     }
 
     /// Whether a program with this layout can go on.

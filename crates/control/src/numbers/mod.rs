@@ -140,8 +140,10 @@ const HEAD: &str = "# Numbers
 
     headpond stats /var/lib/mysql                    a line for each number, for people and grep
     headpond stats /var/lib/mysql --json             the same for programs, with settings
-    headpond mount ... --metrics 127.0.0.1:9187      for Prometheus, at http://127.0.0.1:9187/metrics
-    headpond mount ... --metrics 0.0.0.0:9187 --metrics-token /etc/headpond.token      for other machines, with a token
+    headpond mount ... --http 127.0.0.1:9187         for Prometheus, at http://127.0.0.1:9187/metrics
+    headpond mount ... --http 0.0.0.0:9187 --http-token /etc/headpond.token      for other machines, with a token
+
+The same address serves a [page](page.md), and JSON with a week of history. `--metrics` is its older name.
 
 `stats` shows the names without `headpond_`. Counters start with the daemon. Bytes of hits, misses and the pool are in whole blocks of 4 KiB.
 

@@ -8,12 +8,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use headpond_shard::path_of;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
 use crate::refusal::Refusal;
+
+/// For tests: syncs of the whole origin wait while there is this file.
+const SYNC_WAITS_FOR: &str = "HEADPOND_ORIGIN_SYNC_WAITS_FOR";
 
 /// The origin's root, open.
 #[derive(Debug)]
@@ -80,6 +84,11 @@ impl OriginRoot {
     /// # Errors
     /// The origin's. Some of what was written there may be lost.
     pub fn sync_file_system(&self) -> io::Result<()> {
+        if let Some(held_by) = std::env::var_os(SYNC_WAITS_FOR) {
+            while Path::new(&held_by).exists() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         Ok(rustix::fs::syncfs(&self.dir)?)
     }
 

@@ -8,18 +8,31 @@
 //! Invariant: [`LockState::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the
 //! call.
 
+use std::fmt;
 use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use headpond_base::{BLOCK, BufMut};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use rustix::io::Errno;
 
 /// A lock that was taken.
-#[derive(Debug)]
 pub(crate) struct Lease {
     state: Mutex<State>,
+    keeper: OnceLock<Box<LockKeeper>>,
+}
+
+/// Hears of the descriptor that has the lock from now on; none: it is given up. A descriptor that another process
+/// keeps, too, has the lock over the end of this one.
+pub(crate) type LockKeeper = dyn Fn(Option<BorrowedFd<'_>>) -> io::Result<()> + Send + Sync;
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -45,13 +58,31 @@ impl Lease {
     /// The lock that `file` holds.
     pub(crate) fn of(file: File) -> Self {
         read_past_pages(&file);
-        Self { state: Mutex::new(State { file: Some(file), held: true }) }
+        Self { state: Mutex::new(State { file: Some(file), held: true }), keeper: OnceLock::new() }
+    }
+
+    /// From now on another process keeps the lock's descriptor, too.
+    ///
+    /// # Errors
+    /// If it cannot be given to that one.
+    pub(crate) fn kept_by(&self, keeper: Box<LockKeeper>) -> io::Result<()> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = self.keeper.get_or_init(|| keeper);
+        state.file.as_ref().map_or(Ok(()), |file| keeper(Some(file.as_fd())))
+    }
+
+    fn tell(&self, file: Option<BorrowedFd<'_>>) {
+        if let Some(keeper) = self.keeper.get() {
+            // It fails only if the other process is gone, and this one about to be.
+            let _ = keeper(file);
+        }
     }
 
     /// Closes the lock's file. An NFS client renames a removed file that is open, and keeps it in its directory,
     /// which then cannot be removed.
     pub(crate) fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).file = None;
+        self.tell(None);
     }
 
     /// Checks whether the lock is still held. If it was lost and is free, takes it again on the file that `open`
@@ -80,6 +111,7 @@ impl Lease {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 read_past_pages(&file);
+                self.tell(Some(file.as_fd()));
                 *state = State { file: Some(file), held: true };
                 LockState::Yes
             }

@@ -8,6 +8,7 @@
 //!
 //! The mount hides the marker's name. An unmount that leaves nothing dirty removes the marker, directory and all.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::durable::DurableLog;
-use super::lease::{Lease, LockState};
+use super::lease::{Lease, LockKeeper, LockState};
 use crate::origin::{ATTEMPTS, BesideDir, OriginRoot, look_at, next_of};
 use crate::refusal::Refusal;
 
@@ -72,7 +73,7 @@ pub struct Marker {
     pub flash: PathBuf,
     /// The mount point, now or last. Empty for a pool that is used without a mount.
     pub mountpoint: PathBuf,
-    /// The daemon's process.
+    /// The daemon's process: that of the holder, if there is one.
     pub pid: u32,
     /// The time at which this state began.
     pub since: String,
@@ -182,6 +183,24 @@ impl MarkerHold {
         Err(in_use(root))
     }
 
+    /// Goes on with the lock that an earlier process of this mount took, and that was kept since. `None` if it is not
+    /// what keeps others out any more.
+    ///
+    /// # Errors
+    /// [`Refusal::BesideNotOurs`] if what lies beside the origin is not headpond's.
+    pub(crate) fn take_over(root: &Arc<OriginRoot>, lock: File) -> Result<Option<Self>, Refusal> {
+        let Some(dir) = BesideDir::open(root)? else { return Ok(None) };
+        // A lock that this descriptor has is granted again.
+        let held = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let counts = held && dir.names(LOCK, &lock) && dir.is_in_place();
+        Ok(counts.then(|| Self { dir: Arc::new(dir), lock: Arc::new(Lease::of(lock)), gone: false }))
+    }
+
+    /// From now on another process keeps the lock, too.
+    pub(crate) fn lock_kept_by(&self, keeper: Box<LockKeeper>) -> std::io::Result<()> {
+        self.lock.kept_by(keeper)
+    }
+
     /// The marker that the last holder left.
     ///
     /// # Errors
@@ -201,6 +220,20 @@ impl MarkerHold {
         self.dir.replace(FILE, &text).map_err(failed)
     }
 
+    /// Whether what lies beside the origin is still as this process found it.
+    ///
+    /// # Errors
+    /// [`Refusal::OriginInUse`] if another process has written here since.
+    pub(crate) fn is_as_found(&self, found: Option<&Marker>, durable: Option<&DurableLog>) -> Result<(), Refusal> {
+        // An unreadable marker counts as none here: the operator decided so.
+        let now = match self.read() {
+            Err(Refusal::Marker { .. }) => None,
+            now => now?,
+        };
+        let same = now.as_ref() == found && DurableLog::read(&self.dir)?.as_ref() == durable;
+        if same { Ok(()) } else { Err(in_use(self.dir.root())) }
+    }
+
     /// Takes the origin, if what lies beside it is still as this process found it. A recovery may take long, and a
     /// network file system may give the lock to another host meanwhile. That host has then written here.
     ///
@@ -212,14 +245,7 @@ impl MarkerHold {
         durable: Option<&DurableLog>,
         marker: &Marker,
     ) -> Result<(), Refusal> {
-        // An unreadable marker counts as none here: the operator decided so.
-        let now = match self.read() {
-            Err(Refusal::Marker { .. }) => None,
-            now => now?,
-        };
-        if now.as_ref() != found || DurableLog::read(&self.dir)?.as_ref() != durable {
-            return Err(in_use(self.dir.root()));
-        }
+        self.is_as_found(found, durable)?;
         if found.is_none() && durable.is_some() {
             // Left by a use that had lost the origin. Without a marker it said nothing; with this one it would.
             let file = super::durable::FILE;

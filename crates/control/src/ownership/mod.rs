@@ -14,6 +14,7 @@ mod standing;
 
 pub(crate) use durable::{DurableLog, DurableNote, FILE as DURABLE_FILE, keep_up};
 pub(crate) use judgement::{Allowed, AwaitedNote, Image, Ownership, PoolHeld, judge};
+pub(crate) use lease::LockKeeper;
 #[cfg(test)]
 pub(crate) use marker::tests as marker_tests;
 pub use marker::{

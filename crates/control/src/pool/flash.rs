@@ -375,7 +375,7 @@ fn looks_like(start: &[u8], bytes: u64) -> String {
 }
 
 fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
-    Geometry::for_bytes(bytes).map_err(|error| {
+    Geometry::for_bytes(bytes).map(Geometry::with_history).map_err(|error| {
         let path = path.to_owned();
         match error {
             GeometryError::TooSmall(_) => Refusal::FlashTooSmall {

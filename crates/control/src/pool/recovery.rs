@@ -10,11 +10,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
+use headpond_base::{BLOCK_U64, Buf, CacheMode, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, SecondTail, Verdict,
-    format_pool, recover_mutated,
+    Attributes, FlashRead, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, SecondTail,
+    Verdict, format_pool, recover_mutated,
 };
 use headpond_format::{Damage, Identity, MemberName, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
@@ -24,7 +25,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::flash::{FlashContent, HeldFlash};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, Ownership, PoolHeld, hex, judge};
+use crate::ownership::{
+    Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerState, Ownership, PoolHeld, hex, judge,
+};
 use crate::process::{Step, Waiting, boot};
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
@@ -48,8 +51,14 @@ pub(crate) struct Ready {
     pub(crate) known: Vec<KnownObject>,
     /// Status change times of files without dirty data.
     pub(crate) kept_times: Vec<KeptTime>,
+    /// Objects whose files are gone. Their syncs make that durable.
+    pub(crate) leaving: Vec<ObjectId>,
+    /// The last worker left the origin without a sync.
+    pub(crate) owes_sync: bool,
     /// The claim of this use. The pool has it from its first checkpoint on.
     pub(crate) claim: Claim,
+    /// The marker has that claim already: it is the last worker's.
+    pub(crate) goes_on_with_claim: bool,
     /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
@@ -128,6 +137,25 @@ pub(crate) struct Inherited {
     pub(crate) tail: Option<SecondTail>,
     /// Files that are open and have no name.
     pub(crate) nameless: NamelessFiles,
+    /// There was one, and it served.
+    pub(crate) goes_on: bool,
+    /// Where signs of life are counted.
+    pub(crate) beat: Option<&'static AtomicU64>,
+}
+
+/// Reads for recovery. Each is a sign of life.
+struct BeatingReader<'a> {
+    flash: FlashReader<'a>,
+    beat: Option<&'static AtomicU64>,
+}
+
+impl FlashRead for BeatingReader<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        if let Some(beat) = self.beat {
+            beat.fetch_add(1, Ordering::Relaxed);
+        }
+        self.flash.read(offset, len)
+    }
 }
 
 /// Makes the pool of `flash` ready for the origin, or refuses.
@@ -139,11 +167,11 @@ pub(crate) fn make_ready(
     inherited: Inherited,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
-    let Inherited { tail, nameless } = inherited;
+    let Inherited { tail, nameless, goes_on, beat } = inherited;
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan)?;
     waiting.on(Step::Pool);
-    let found = look_at(flash, allowed, planted)?;
+    let found = look_at(flash, allowed, planted, beat)?;
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
     waiting.on(Step::Origin("the files"));
@@ -164,23 +192,28 @@ pub(crate) fn make_ready(
             let key = random()?;
             let mode = plan.mode.unwrap_or_default();
             format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
-            (read_pool(flash, planted)?, key)
+            (read_pool(flash, planted, None)?, key)
         }
     };
     check_size(flash, &recovered, plan)?;
     if let Some(tail) = tail {
         recovered.survive_in(tail);
     }
-    // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
-    // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
-    // names after an orderly stop. This comes before the comparison of files, because the writing may move their
-    // times.
-    let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
-    waiting.on(Step::Sync);
-    root.sync_file_system().map_err(failed)?;
+    let goes_on = goes_on && matches!((&ownership, &trust), (Ownership::Same(_), Trust::Left));
+    // Programs wait. Who owes which sync of the origin: see `Recovered::goes_on`, and `OwedSync`.
+    let goes_on = goes_on && recovered.goes_on();
+    if !goes_on {
+        // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
+        // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
+        // names after an orderly stop. This comes before the comparison of files, because the writing may move their
+        // times.
+        let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+        waiting.on(Step::Sync);
+        root.sync_file_system().map_err(failed)?;
+    }
     recovered.booted(boot());
     waiting.on(Step::Files);
-    let Settled { files, known, mut kept_times } = match trust {
+    let Settled { files, known, mut kept_times, leaving } = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &nameless, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
             // `--format` of an image decides nothing about its content.
@@ -209,20 +242,46 @@ pub(crate) fn make_ready(
         }
     }
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
-    let id = random()?;
-    let claim = Claim {
-        epoch: recovered.epoch().0,
-        id: hex(&id),
-        before: hex(&recovered.superblock().claim),
-        begun: false,
-        stopped_at: None,
+    let went_on = beside.awaited.marker.filter(|_| goes_on).and_then(|marker| claim_to_go_on_with(marker, &recovered));
+    let goes_on_with_claim = went_on.is_some();
+    let claim = match went_on {
+        Some(claim) => claim,
+        None => {
+            let id = random()?;
+            let before = hex(&recovered.superblock().claim);
+            recovered.claim(id);
+            Claim { epoch: recovered.epoch().0, id: hex(&id), before, begun: false, stopped_at: None }
+        }
     };
-    recovered.claim(id);
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
-    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
+    Ok(Ready {
+        recovered,
+        pool,
+        key,
+        mode,
+        pool_bytes,
+        files,
+        known,
+        kept_times,
+        leaving,
+        owes_sync: goes_on,
+        claim,
+        goes_on_with_claim,
+        notes,
+    })
+}
+
+/// The claim of the last worker, with which the next one goes on: then nothing beside the origin need be written and
+/// synced before the first answer. Nobody else had the pool or the origin in between, so it is one use for whoever
+/// judges an image of the pool later: the note of how far the log was durable tells images of that use apart, and batch
+/// numbers go on.
+fn claim_to_go_on_with(marker: &Marker, recovered: &Recovered) -> Option<Claim> {
+    let claim = marker.claim.clone()?;
+    let is_its = claim.begun && claim.stopped_at.is_none() && claim.id == hex(&recovered.superblock().claim);
+    (is_its && marker.state == MarkerState::Mounted).then_some(claim)
 }
 
 /// Whose the pool is, and how far its data counts.
@@ -256,14 +315,19 @@ fn whose(
 }
 
 /// The pool on the flash, if there is one that counts.
-fn look_at(flash: &HeldFlash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
+fn look_at(
+    flash: &HeldFlash,
+    allowed: Allowed,
+    planted: Option<Mutation>,
+    beat: Option<&'static AtomicU64>,
+) -> Result<Option<Recovered>, Refusal> {
     let refuse =
         |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
     match flash.recognise()? {
         FlashContent::Nothing => Ok(None),
         FlashContent::Foreign(_) if allowed.format => Ok(None),
         FlashContent::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
-        FlashContent::Pool(_) => match read_pool(flash, planted) {
+        FlashContent::Pool(_) => match read_pool(flash, planted, beat) {
             Ok(recovered) => Ok(Some(recovered)),
             Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
             Err(refusal) => Err(refusal),
@@ -295,8 +359,13 @@ fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
     Ok(asked.then_some(Mutation::AcceptTornBatch))
 }
 
-fn read_pool(flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
-    recover_mutated(&mut FlashReader(flash.opened()), flash.bytes(), planted).map_err(|error| {
+fn read_pool(
+    flash: &HeldFlash,
+    planted: Option<Mutation>,
+    beat: Option<&'static AtomicU64>,
+) -> Result<Recovered, Refusal> {
+    let mut reader = BeatingReader { flash: FlashReader(flash.opened()), beat };
+    recover_mutated(&mut reader, flash.bytes(), planted).map_err(|error| {
         let (advice, status) = match error {
             RecoverError::Version { .. } => (OTHER_VERSION, ExitStatus::PoolVersion),
             RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
@@ -313,7 +382,7 @@ fn read_pool(flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, 
 fn kept(found: Option<Recovered>, flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     match found {
         Some(recovered) => Ok(recovered),
-        None => read_pool(flash, planted),
+        None => read_pool(flash, planted, None),
     }
 }
 
@@ -371,6 +440,7 @@ struct Settled {
     files: Vec<DirtyFile>,
     known: Vec<KnownObject>,
     kept_times: Vec<KeptTime>,
+    leaving: Vec<ObjectId>,
 }
 
 /// Makes every object agree with its file at the origin, or refuses with all conflicts at once.
@@ -402,6 +472,10 @@ fn settle_objects(
                 false
             }
             Verdict::Forgotten => false,
+            Verdict::Leaving => {
+                settled.leaving.push(object.object);
+                false
+            }
             Verdict::Conflict(conflict) => {
                 let path = shown_path(object, found.as_ref());
                 in_conflict.push(path.clone());

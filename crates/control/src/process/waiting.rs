@@ -6,6 +6,7 @@
 //! calls end on a signal that kills.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,10 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// For this origin. If the thread cannot start, no line comes.
-    pub(crate) fn for_origin(origin: &Path) -> Self {
+    ///
+    /// A worker that takes over waits for its origin as long as that takes: another worker would wait as well. So while
+    /// it does, this gives the signs of life, in `beat`.
+    pub(crate) fn for_origin(origin: &Path, beat: Option<&'static AtomicU64>) -> Self {
         let (step, steps) = channel();
         let origin = origin.to_owned();
         let tell = move || {
@@ -54,6 +58,9 @@ impl Waiting {
                     Ok(next) => (step, since, told) = (next, Instant::now(), None),
                     Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {}
+                }
+                if let Some(beat) = beat.filter(|_| !matches!(step, Step::Pool)) {
+                    beat.fetch_add(1, Ordering::Relaxed);
                 }
                 if background::is_orphan() {
                     log_line("the `headpond mount` that started this daemon is gone; the daemon ends");

@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headpond_mount::daemon_is_gone;
 use rustix::net::sockopt::socket_peercred;
@@ -158,6 +158,62 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// Records what is asked of the mount into `into`: a trace, until the daemon ends it, or until `ends` does. Calls
+    /// `begun` once each request is noted. Returns the bytes of the trace.
+    ///
+    /// # Errors
+    /// The daemon's refusal; or if the daemon goes away before it has begun, or if `into` takes no more.
+    pub fn record(
+        &self,
+        seconds: u64,
+        bytes_max: u64,
+        begun: impl FnOnce(),
+        ends: impl Fn() -> bool,
+        into: &mut impl Write,
+    ) -> Result<u64, Refusal> {
+        let failed = |error: io::Error| Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() };
+        let mut stream = connect(&self.socket, self.user).map_err(failed)?;
+        let command = ClientCommand::Record { seconds, bytes_max };
+        let mut line = serde_json::to_vec(&command).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.write_all(&line)).map_err(failed)?;
+        let mut stream = BufReader::with_capacity(256 << 10, stream);
+        let mut said = String::new();
+        (&mut stream).take(ANSWER_MAX).read_line(&mut said).map_err(failed)?;
+        match self.take(serde_json::from_str(&said).map_err(io::Error::from))? {
+            Answer::Recording => begun(),
+            answer => return Err(failed(io::Error::other(format!("an answer that does not fit: {answer:?}")))),
+        }
+        stream.get_ref().set_read_timeout(Some(LOOK)).map_err(failed)?;
+        let (mut written, mut asked_to_end): (u64, Option<Instant>) = (0, None);
+        loop {
+            match stream.fill_buf() {
+                Ok([]) => return Ok(written),
+                Ok(bytes) => {
+                    let count = bytes.len();
+                    let write = into.write_all(bytes);
+                    write.map_err(|error| Refusal::Failed { doing: "write the trace".to_owned(), error })?;
+                    stream.consume(count);
+                    written += count as u64;
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                // The daemon is gone. What came until then is a trace that was cut.
+                Err(_) => return Ok(written),
+            }
+            match asked_to_end {
+                None if ends() => {
+                    // Fails if the daemon has ended the connection. What it sent before is still there.
+                    let _ = stream.get_mut().write_all(b"\n");
+                    asked_to_end = Some(Instant::now());
+                }
+                Some(asked) if asked.elapsed() >= PATIENCE => return Ok(written),
+                _ => {}
+            }
+        }
+    }
+}
+
 impl Frozen {
     /// Ends the standstill.
     ///
@@ -167,8 +223,8 @@ impl Frozen {
         // Fails if the daemon has ended the connection. Its last word is still there.
         let _ = self.stream.get_mut().write_all(b"\n");
         let mut answer = None;
-        let patience = std::time::Instant::now() + PATIENCE;
-        while answer.is_none() && std::time::Instant::now() < patience {
+        let patience = Instant::now() + PATIENCE;
+        while answer.is_none() && Instant::now() < patience {
             answer = self.hear();
         }
         let why = match answer {

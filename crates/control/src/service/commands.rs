@@ -19,13 +19,16 @@ use headpond_shard::{Gate, Handle};
 use super::frozen::Freeze;
 use super::operations::Operations;
 use super::protocol::{Answer, ClientCommand, OperationProgress};
+use super::recordings::Recordings;
 use super::socket::Client;
 use super::watch::WatchNotes;
 use super::{Status, faults};
+use crate::history::{EventKind, History, Look};
 use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
+use crate::origin::OwedSync;
 use crate::refusal::Refusal;
-use crate::settings::{LiveSettings, Settings};
+use crate::settings::{LiveSettings, SettingChange, Settings};
 
 /// An event on which the daemon's main thread acts.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub(crate) struct Service {
     live: LiveSettings,
     destage: Arc<Mutex<Rate>>,
     watch: Arc<Mutex<WatchNotes>>,
+    /// What the mount was like.
+    pub(crate) history: History,
     started: Instant,
     /// The process that keeps the mount alive. 0: there is none.
     holder: u32,
@@ -73,6 +78,9 @@ pub(crate) struct Service {
     /// Holds changes of names back while the origin stands still.
     pub(crate) standstill: Arc<Standstill>,
     pub(crate) freeze: Freeze,
+    pub(crate) recordings: Recordings,
+    /// The sync of the origin that a take-over has put off.
+    pub(crate) owed_sync: OwedSync,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -102,6 +110,7 @@ impl Service {
             live,
             destage: Arc::default(),
             watch: Arc::default(),
+            history: History::in_memory(),
             started: Instant::now(),
             ticked: Arc::new(Mutex::new(Instant::now())),
             operations: Operations::default(),
@@ -109,6 +118,8 @@ impl Service {
             whole: Arc::default(),
             standstill: Arc::default(),
             freeze: Freeze::default(),
+            recordings: Recordings::default(),
+            owed_sync: OwedSync::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
             holder: 0,
             lives: 0,
@@ -128,6 +139,16 @@ impl Service {
         Self { freeze, ..self }
     }
 
+    /// The same, with the pool's history.
+    pub(crate) fn with_history(self, history: History) -> Self {
+        Self { history, ..self }
+    }
+
+    /// The same, of a worker that took over.
+    pub(crate) fn with_owed_sync(self, owed_sync: OwedSync) -> Self {
+        Self { owed_sync, ..self }
+    }
+
     /// The same, of a worker with a holder, after so many others.
     pub(crate) fn held(self, holder: u32, lives: u64) -> Self {
         Self { holder, lives, ..self }
@@ -139,6 +160,7 @@ impl Service {
             command,
             ClientCommand::Flush { .. }
                 | ClientCommand::Freeze { .. }
+                | ClientCommand::Record { .. }
                 | ClientCommand::Set { .. }
                 | ClientCommand::AddRule { .. }
                 | ClientCommand::RemoveRule { .. }
@@ -153,6 +175,7 @@ impl Service {
             ClientCommand::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
             ClientCommand::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
             ClientCommand::Freeze { seconds } => self.freeze(seconds, client),
+            ClientCommand::Record { seconds, bytes_max } => self.record(seconds, bytes_max, client),
             ClientCommand::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
             ClientCommand::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
             ClientCommand::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),
@@ -215,7 +238,7 @@ impl Service {
     pub(crate) fn watch(&self) {
         let stats = self.look();
         if let Some(lost) = self.gate.lost() {
-            self.watch.lock().unwrap_or_else(PoisonError::into_inner).claim_lost(lost);
+            self.watch.lock().unwrap_or_else(PoisonError::into_inner).claim_lost(lost, &self.history);
         }
         if stats.flash_failed != 0 {
             self.whole.lost();
@@ -228,11 +251,22 @@ impl Service {
         }
         drop(ticked);
         let nested = self.nested_origins();
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats, &nested);
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(
+            &stats,
+            &nested,
+            self.origin_silent_seconds(),
+            &self.history,
+        );
     }
 
     fn nested_origins(&self) -> Vec<PathBuf> {
         self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
+    }
+
+    /// The counters of now, for the history.
+    pub(crate) fn look_for_history(&self) -> Look {
+        let rate = self.destage_rate();
+        Look::new(Instant::now(), &self.handle.stats(), rate)
     }
 
     /// The last troubles in the log.
@@ -324,6 +358,9 @@ impl Service {
         };
         self.live.replace(next.clone());
         self.configure();
+        for SettingChange { name, from, to } in &changes {
+            self.history.note(EventKind::Setting, 1, &format!("{name}: {from} -> {to}"));
+        }
         if let Some(id) = operation {
             self.start_mode(id, &before, next.mode());
         }

@@ -1,9 +1,8 @@
-//! How you reach a running mount: the control socket with its protocol and commands, the texts in `.headpond`, and
-//! the metrics over HTTP.
+//! How you reach a running mount: the control socket with its protocol and commands, and the texts in `.headpond`.
 //!
 //! Keeps true: only root and the daemon's user get answers over the socket, every conversation is bounded in bytes
-//! and time, and none waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `ownership`,
-//! `refusal` and `wording`.
+//! and time, and none waits for storage. Uses `mounts`, `numbers`, `settings`, `history`, `process`, `origin`,
+//! `ownership`, `refusal` and `wording`.
 
 mod client;
 mod commands;
@@ -11,10 +10,11 @@ mod faults;
 mod flushes;
 mod freeze;
 mod frozen;
-mod http;
 mod operations;
 mod panel;
 mod protocol;
+mod record;
+mod recordings;
 pub(crate) mod rules;
 mod shown;
 mod socket;
@@ -24,7 +24,6 @@ mod watch;
 pub use client::{Daemon, Frozen};
 pub(crate) use commands::{Event, Phase, Service, outcome};
 pub(crate) use frozen::Freeze;
-pub(crate) use http::{MetricsServer, Token};
 pub use protocol::{Answer, ClientCommand, OperationProgress};
 pub use shown::{Decision, FlushShown, RuleShown};
 pub(crate) use socket::{Client, ControlSocket};

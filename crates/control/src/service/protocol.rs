@@ -44,6 +44,14 @@ pub enum ClientCommand {
         /// The most seconds.
         seconds: u64,
     },
+    /// Record what is asked of the mount. Answer: [`Answer::Recording`], and behind its line the bytes of a trace, to
+    /// the end of the connection. The client sends an empty line when it wants the end of the trace.
+    Record {
+        /// The most seconds.
+        seconds: u64,
+        /// The most bytes.
+        bytes_max: u64,
+    },
     /// All settings. Answer: [`Answer::Settings`].
     Get,
     /// Change settings: all of these, or none. Answer: [`Answer::Set`].
@@ -147,6 +155,8 @@ pub enum Answer {
     },
     /// What headpond would do with a request.
     Decision(Decision),
+    /// From now on every request is noted. A trace follows.
+    Recording,
     /// The origin is complete and stands still.
     Frozen,
     /// The origin has not stood still until now.
@@ -224,6 +234,10 @@ mod tests {
                 r#"{"do":"remove-rule","number":1,"dry_run":false}"#,
             ),
             (ClientCommand::Get, r#"{"do":"get"}"#),
+            (
+                ClientCommand::Record { seconds: 60, bytes_max: 4096 },
+                r#"{"do":"record","seconds":60,"bytes_max":4096}"#,
+            ),
             (
                 ClientCommand::Set { settings: vec![("mode".into(), "write-back".into())], dry_run: true },
                 r#"{"do":"set","settings":[["mode","write-back"]],"dry_run":true}"#,

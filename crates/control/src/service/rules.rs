@@ -12,6 +12,7 @@ use super::commands::Service;
 use super::protocol::Answer;
 use super::shown::{Decision, RuleShown};
 use super::socket::Client;
+use crate::history::EventKind;
 use crate::refusal::Refusal;
 use crate::settings::{RULES_TEXT_MAX, Settings, ValueKind, rules_room};
 use crate::wording::clock::unix_seconds;
@@ -120,7 +121,7 @@ impl Service {
         let made = read(words, |number| self.insight.born(number))
             .and_then(|rule| self.rules().now().with(rule, place).map_err(|error| error.to_string()));
         match made {
-            Ok(set) => self.change_rules(set, Some(place), dry_run, client),
+            Ok(set) => self.change_rules(set, RuleChange::Added(place), dry_run, client),
             Err(why) => client.refuse(&Refusal::Usage(format!("{why}\n  Nothing was changed."))),
         }
     }
@@ -128,12 +129,12 @@ impl Service {
     /// Removes the rule with this number.
     pub(crate) fn remove_rule(&self, number: usize, dry_run: bool, client: Client) {
         match self.rules().now().without(number.wrapping_sub(1)) {
-            Ok(set) => self.change_rules(set, None, dry_run, client),
+            Ok(set) => self.change_rules(set, RuleChange::Removed(number), dry_run, client),
             Err(error) => client.refuse(&Refusal::Usage(format!("{error}. To see the rules: headpond rules list"))),
         }
     }
 
-    fn change_rules(&self, set: RuleSet, added: Option<Option<usize>>, dry_run: bool, client: Client) {
+    fn change_rules(&self, set: RuleSet, change: RuleChange, dry_run: bool, client: Client) {
         let room = rules_room(&set);
         if room > RULES_TEXT_MAX {
             let why = format!(
@@ -142,14 +143,23 @@ impl Service {
             );
             return client.refuse(&Refusal::Usage(why));
         }
-        let index = added.map(|place| place.unwrap_or(set.rules().len() - 1));
+        let index = match change {
+            RuleChange::Added(place) => Some(place.unwrap_or(set.rules().len() - 1)),
+            RuleChange::Removed(_) => None,
+        };
         let rule = index.map(|index| self.shown(&set, index, &self.handle.stats().engine));
         if dry_run {
             let seen = index.map_or_else(Vec::new, |index| self.would_match(&set, index));
             return client.answer(&Answer::Rule { rule, seen, not_kept: None });
         }
+        // Not its words: the page may be open to users who must not see them (see `panel.rs`).
+        let said = match (change, index) {
+            (RuleChange::Removed(number), _) => format!("rule {number} removed; {} left", set.rules().len()),
+            (_, index) => format!("rule {} added; {} in all", index.unwrap_or(0) + 1, set.rules().len()),
+        };
         self.rules().replace(set);
         self.configure();
+        self.history.note(EventKind::Rule, 1, &said);
         self.keep_aside(move |kept| {
             let not_kept = kept.err().map(|error| error.to_string());
             client.answer(&Answer::Rule { rule, seen: Vec::new(), not_kept });
@@ -188,6 +198,15 @@ impl Service {
         let decided_by = found.map(|index| self.shown(&set, index, &self.handle.stats().engine));
         Ok(Answer::Decision(Decision { decided_by, action: action.word().to_owned() }))
     }
+}
+
+/// How the rules change.
+#[derive(Clone, Copy, Debug)]
+enum RuleChange {
+    /// One comes to this place, or to the end.
+    Added(Option<usize>),
+    /// The one with this number goes.
+    Removed(usize),
 }
 
 /// A request to try on the rules.

@@ -44,6 +44,18 @@ impl Client {
         }
     }
 
+    /// Sends some of the bytes of a longer answer, if the client takes any within `patience`. Returns how many.
+    ///
+    /// # Errors
+    /// If the client is gone.
+    pub(crate) fn send(&mut self, bytes: &[u8], patience: Duration) -> io::Result<usize> {
+        self.0.set_write_timeout(Some(patience))?;
+        match self.0.write(bytes) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            sent => sent,
+        }
+    }
+
     /// What the client says within `patience`.
     pub(crate) fn listen(&mut self, patience: Duration) -> Heard {
         if self.0.set_read_timeout(Some(patience)).is_err() {

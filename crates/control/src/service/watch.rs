@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use headpond_engine::Stats;
 
+use crate::history::{EventKind, History};
 use crate::process::log::log_line;
 use crate::wording::clock::{unix_seconds, utc};
 
@@ -23,12 +24,21 @@ pub(crate) struct WatchNotes {
     nested: Vec<PathBuf>,
     lines: VecDeque<String>,
     lost: bool,
+    silent: bool,
 }
 
 impl WatchNotes {
-    /// Reads the error counters, and reports those that grew, and newly met origins below this one.
-    pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf]) {
-        let mut news = self.news(stats, Instant::now());
+    /// Reads the error counters, and reports those that grew, and newly met origins below this one. The history also
+    /// gets an origin that begins to be silent.
+    pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf], silent_seconds: u64, history: &History) {
+        let was_silent = std::mem::replace(&mut self.silent, silent_seconds > 0);
+        if self.silent && !was_silent {
+            history.note(EventKind::OriginSilent, 1, "the origin gives no answer; the pool still serves what it has");
+        }
+        let troubles = self.news(stats, Instant::now());
+        troubles.iter().for_each(|(kind, count, what)| history.note(*kind, *count, what));
+        let told = troubles.into_iter().map(|(_, count, what)| format!("{count} times: {what}"));
+        let mut news: Vec<String> = told.collect();
         for path in nested {
             if !self.nested.contains(path) {
                 self.nested.push(path.clone());
@@ -49,8 +59,9 @@ impl WatchNotes {
     }
 
     /// Reports once that another headpond has the origin.
-    pub(crate) fn claim_lost(&mut self, how: &str) {
+    pub(crate) fn claim_lost(&mut self, how: &str, history: &History) {
         if !std::mem::replace(&mut self.lost, true) {
+            history.note(EventKind::ClaimLost, 1, how);
             log_line(how);
             self.lines.push_back(format!("{} {how}", utc(unix_seconds())));
         }
@@ -61,20 +72,26 @@ impl WatchNotes {
         self.lines.iter().cloned().collect()
     }
 
-    fn news(&mut self, stats: &Stats, now: Instant) -> Vec<String> {
+    /// The kinds of trouble that grew, by how much, and what they are.
+    fn news(&mut self, stats: &Stats, now: Instant) -> Vec<(EventKind, u64, &'static str)> {
         let kinds = [
             (
+                EventKind::FlashFailed,
                 stats.flash_failed,
                 "a write or sync of the flash failed: the pool caches nothing more, and writes go to the origin",
             ),
-            (stats.lost_blocks, "a dirty block is unreadable on flash, and lost"),
-            (stats.origin_errors, "an operation of the origin failed"),
-            (stats.masked_flash_errors, "a read of the flash failed, but the origin had the data"),
+            (EventKind::Lost, stats.lost_blocks, "a dirty block is unreadable on flash, and lost"),
+            (EventKind::OriginFailed, stats.origin_errors, "an operation of the origin failed"),
+            (
+                EventKind::FlashMasked,
+                stats.masked_flash_errors,
+                "a read of the flash failed, but the origin had the data",
+            ),
         ];
         let mut lines = Vec::new();
-        for ((count, what), (told, at)) in kinds.into_iter().zip(&mut self.told) {
+        for ((kind, count, what), (told, at)) in kinds.into_iter().zip(&mut self.told) {
             if count > *told && at.is_none_or(|at| now.duration_since(at) >= EVERY) {
-                lines.push(format!("{} times: {what}", count - *told));
+                lines.push((kind, count - *told, what));
                 (*told, *at) = (count, Some(now));
             }
         }
@@ -95,6 +112,9 @@ mod tests {
         assert_eq!(watch.news(&stats(3), start).len(), 1);
         assert!(watch.news(&stats(3), start + 2 * EVERY).is_empty(), "old news");
         assert!(watch.news(&stats(9), start + EVERY / 2).is_empty(), "too soon");
-        assert_eq!(watch.news(&stats(9), start + EVERY), ["6 times: an operation of the origin failed"]);
+        assert_eq!(
+            watch.news(&stats(9), start + EVERY),
+            [(EventKind::OriginFailed, 6, "an operation of the origin failed")]
+        );
     }
 }

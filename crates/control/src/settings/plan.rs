@@ -50,10 +50,10 @@ pub struct MountPlan {
     pub mountpoint: PathBuf,
     /// Let other users in.
     pub allow_other: bool,
-    /// The address for the metrics over HTTP.
-    pub metrics: Option<SocketAddr>,
-    /// A file with the token that a scraper must send.
-    pub metrics_token: Option<PathBuf>,
+    /// The address for the page and the metrics over HTTP.
+    pub http: Option<SocketAddr>,
+    /// A file with the token that a reader must show.
+    pub http_token: Option<PathBuf>,
 }
 
 /// A layer in front of the origin's files that only the command line knows, such as a modelled disk. It is made once,
@@ -89,7 +89,7 @@ impl MountPlan {
         for path in [&mut self.pool.origin, &mut self.mountpoint, &mut self.pool.flash] {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
-        for path in [&mut self.pool.config, &mut self.metrics_token].into_iter().flatten() {
+        for path in [&mut self.pool.config, &mut self.http_token].into_iter().flatten() {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         Ok(self)

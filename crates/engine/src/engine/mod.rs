@@ -80,7 +80,20 @@ pub struct Engine {
     leaving: LeavingObjects,
     pool_failed: PoolFailed,
     object_room: ObjectRoom,
+    /// An earlier process changed files at the origin that the log does not name, and they are not synced there.
+    owes_origin_sync: bool,
     stats: Stats,
+}
+
+/// What an earlier process left to be done at the origin.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// Members that are not here.
+    pub(crate) missing: Vec<MemberId>,
+    /// Objects whose removal may not be durable.
+    pub(crate) leaving: Vec<ObjectId>,
+    /// Files that the log does not name may have changes that are not synced.
+    pub(crate) owes_origin_sync: bool,
 }
 
 impl Engine {
@@ -112,6 +125,7 @@ impl Engine {
             leaving: LeavingObjects::default(),
             pool_failed: PoolFailed::default(),
             object_room: ObjectRoom::default(),
+            owes_origin_sync: false,
             stats: Stats::default(),
         };
         if !engine.membership.is_settled() {
@@ -128,14 +142,16 @@ impl Engine {
     pub(crate) fn of_recovered(
         mut store: Store,
         superblock: Superblock,
-        missing: &[MemberId],
         config: Config,
         now: Nanos,
+        left: Left,
     ) -> Self {
         store.begins_use(now);
-        let membership = Membership::new(&superblock.members, missing);
+        let membership = Membership::new(&superblock.members, &left.missing);
         let mut engine = Self::new(store, Checkpoints::new(superblock), membership, config, now);
         engine.takes_up_what_is_dirty();
+        left.leaving.iter().for_each(|object| engine.burials.left(*object, now));
+        engine.owes_origin_sync = left.owes_origin_sync;
         engine
     }
 
@@ -165,7 +181,10 @@ impl Engine {
         self.outbox.advance(self.now);
         self.keep.tick(self.now);
         self.keeping().fit();
-        self.keeping().learn();
+        // Requests wait for the first checkpoint, and for nothing else.
+        if self.life.has_served() {
+            self.keeping().learn();
+        }
         debug_assert!(
             self.keep.is_learning() || self.keep.quotas_hold(&self.store, &self.config),
             "{:?}",
@@ -260,7 +279,11 @@ impl Engine {
         // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
         let objects = self.store.objects();
         let counted = self.outbox.add_to(self.stats);
+        let regrets = self.keep.regrets();
         Stats {
+            regretted_quarter_blocks: regrets.quarter,
+            regretted_half_blocks: regrets.half,
+            regretted_double_blocks: regrets.double,
             cached_blocks: self.store.sums().cached_blocks(),
             stored_bytes: self.store.sums().stored_units() * UNIT as u64,
             packed_blocks: self.store.sums().packed_blocks(),
@@ -275,6 +298,9 @@ impl Engine {
             map_bytes: objects.map_bytes(),
             kept_blocks: self.store.sums().kept_blocks(),
             class_blocks: self.store.sums().class_blocks(),
+            kept_blocks_max: self.keep.kept_most(),
+            returned_blocks: self.keep.returned().reads,
+            remembered_blocks: self.keep.returned().evicted,
             policy_bytes: self.keep.memory(),
             memory_blocks: self.store.window().len() as u64,
             exposed_blocks: self.exposed_blocks(),

@@ -112,7 +112,7 @@ impl Gathering<'_> {
                     let run_span = Span { first: block, end: block.plus(run as u64) };
                     let admit = self.config.behaviour_for(op.how).admit_reads.then_some(op.how.class);
                     if admit.is_some() {
-                        (0..run as u64).for_each(|at| self.keeping().touched(op.object, block.plus(at)));
+                        (0..run as u64).for_each(|at| self.keeping().missed(op.object, block.plus(at)));
                     }
                     self.fetch(id, op.object, run_span, out_at + index, admit);
                     index += run;

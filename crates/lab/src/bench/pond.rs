@@ -86,6 +86,18 @@ impl Mount {
         processor::seconds(processor::ticks_of(self.daemon.as_raw_nonzero().get().unsigned_abs()))
     }
 
+    /// The same in nanoseconds, by its threads of now, or by those of this name.
+    pub fn processor_nanos(&self, thread: Option<&str>) -> f64 {
+        processor::nanos_of_threads(self.daemon.as_raw_nonzero().get().unsigned_abs(), thread) as f64
+    }
+
+    /// A command of `headpond` about this mount.
+    pub fn command(&self, name: &str) -> Outcome<Command> {
+        let mut command = Command::new(program()?);
+        command.arg(name).arg(&self.point);
+        Ok(command)
+    }
+
     /// What the mount tells of itself.
     pub fn status(&self) -> Outcome<Value> {
         status(&self.point)

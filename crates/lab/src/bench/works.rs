@@ -18,6 +18,7 @@ use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
 use super::pond::Mount;
 use super::reads::reads;
+use super::recording::recording;
 use super::side::{Rounds, Side};
 use super::table::{Line, Target};
 
@@ -25,7 +26,7 @@ use super::table::{Line, Target};
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 10] = [
+pub const WORKS: [Work; 11] = [
     ("engine", "the engine alone, read hits", engine),
     ("reads", "read hits through the mount", reads),
     ("writes", "random writes through the mount", writes),
@@ -34,6 +35,7 @@ pub const WORKS: [Work; 10] = [
     ("appends-device", "the same with a pool on a block device", appends_device),
     ("packed", "read hits of packed records", packed),
     ("counting", "what counting by file, process and rule costs", counting),
+    ("recording", "what a recording of the requests costs", recording),
     ("steady", "the slowest request while reclaim and destage run", steady),
     ("restart", "restart after a crash, and memory for the map", restart),
 ];

@@ -9,6 +9,7 @@
 mod databases;
 mod file_programs;
 mod killer;
+mod large_map;
 
 use crate::command;
 use crate::failure::{Failure, Result};
@@ -17,6 +18,7 @@ use crate::pond::Headpond;
 use crate::{fsx, kill, pjdfstest};
 use clap::ValueEnum;
 pub use killer::Pace;
+pub use large_map::{Stalls, run as measure_stalls};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;

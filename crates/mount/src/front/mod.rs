@@ -11,6 +11,7 @@ pub(crate) mod ioctl;
 pub(crate) mod names;
 pub(crate) mod open;
 pub(crate) mod panel;
+pub(crate) mod pruning;
 pub(crate) mod scope;
 pub(crate) mod space;
 pub(crate) mod status;
@@ -37,6 +38,7 @@ use crate::beside::Beside;
 use crate::caller::Caller;
 use crate::front::asked_again::AskedBefore;
 use crate::front::panel::Shown;
+use crate::front::pruning::Pruning;
 use crate::fuse::forgetting::Forgetting;
 use crate::handles::{ContentWay, Handles, OpenDirectory, OpenHandle};
 use crate::insight::Insight;
@@ -78,6 +80,8 @@ pub(crate) struct Front {
     pub(crate) held: Shares,
     /// Makes the kernel forget pages and attributes.
     pub(crate) forgetting: OnceLock<Arc<Forgetting>>,
+    /// Makes it forget files that nobody uses.
+    pub(crate) pruning: OnceLock<Pruning>,
 }
 
 /// The rules that the path of a file satisfies.
@@ -188,6 +192,7 @@ impl Front {
             atomic_writes: atomic_writes(),
             held: Shares::of(budget.handles),
             forgetting: OnceLock::new(),
+            pruning: OnceLock::new(),
             ledger,
         };
         Ok((front, taken_over))

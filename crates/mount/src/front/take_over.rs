@@ -69,8 +69,11 @@ impl Front {
         lost
     }
 
-    /// Says once that the ledger has no room, and again when it had room and has none.
+    /// Makes room in the ledger while there is some. Says once that there is none, and again when it had room and has none.
     pub(crate) fn says_what_it_lacks(&self, ledger: &MountLedger) {
+        if let Some(pruning) = self.pruning.get() {
+            pruning.look(ledger);
+        }
         let lacks = ledger.missing() > 0;
         if self.said.load(Ordering::Relaxed) != lacks && self.said.swap(lacks, Ordering::Relaxed) != lacks && lacks {
             eprintln!(

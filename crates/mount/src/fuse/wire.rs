@@ -1,7 +1,9 @@
 //! The bytes of the few FUSE messages that the mount serves without fuser: the heads of reads, writes and syncs, and
 //! of their answers. Layouts are those of the kernel's `linux/fuse.h`.
 
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::caller::Caller;
 
@@ -233,6 +235,20 @@ pub(crate) fn forget_message(node: u64, range: Option<&Range<u64>>) -> [u8; ANSW
     let (offset, bytes) = range.map_or((u64::MAX, 0), |range| (range.start, range.end - range.start));
     message[24..32].copy_from_slice(&offset.to_ne_bytes());
     message[32..].copy_from_slice(&bytes.to_ne_bytes());
+    message
+}
+
+/// The message that makes the kernel forget a name in a directory, and with it a file that nobody uses
+/// (`FUSE_NOTIFY_INVAL_ENTRY`).
+pub(crate) fn forget_name_message(directory: u64, name: &OsStr) -> Vec<u8> {
+    const INVAL_ENTRY: i32 = 3;
+    let name = name.as_bytes();
+    let mut message = answer_head(0, 16 + name.len() + 1, -INVAL_ENTRY).to_vec();
+    message.extend_from_slice(&directory.to_ne_bytes());
+    message.extend_from_slice(&u32::try_from(name.len()).expect("names are short").to_ne_bytes());
+    message.extend_from_slice(&[0; 4]);
+    message.extend_from_slice(name);
+    message.push(0);
     message
 }
 

@@ -69,7 +69,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let DiskModel::Network(origin) = arguments.origin else {
         return Err(format!("{} has an arm; choose a volume", arguments.origin).into());
     };
-    let options = LoadOptions { format, unit, reads_only: arguments.reads_only };
+    let options = LoadOptions { format, unit, reads_only: arguments.reads_only, sample: 0 };
     let mut requests = read_requests(&arguments.trace, options)?;
     requests.truncate(arguments.first.unwrap_or(usize::MAX));
     let blocks = arguments.size.blocks(footprint(arguments, options)?);

@@ -1,20 +1,26 @@
 //! Checks what a crash left. All files together must show one moment since the last sync. A file whose writes went to
 //! the origin itself must hold, sector by sector, what may lie there. The model goes on from what was found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::Model;
+use super::{FileModel, Model};
 use crate::configuration::{Configuration, Event, Moment, MutationId, step};
 use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::FileId;
 
 impl Model {
-    /// A crash came and the files were read again. `found` has every file that still exists.
+    /// A crash came and the files were read again. `found` has every file that still exists, and `back` those that a
+    /// power cut may bring back.
     ///
     /// On success the model continues from what was found.
-    pub(crate) fn check_crash(&mut self, found: &BTreeMap<FileId, Found>, kept_origin: bool) -> Result<Moment, String> {
+    pub(crate) fn check_crash(
+        &mut self,
+        found: &BTreeMap<FileId, Found>,
+        back: &BTreeSet<FileId>,
+        kept_origin: bool,
+    ) -> Result<Moment, String> {
         let moments = self.events.len() + 1;
         let mut possible: Vec<bool> = (0..moments).map(|moment| moment >= self.floor).collect();
         let mut told = String::new();
@@ -52,11 +58,13 @@ impl Model {
                 continued.insert(file, (*content).clone());
             }
         }
+        let gone: Vec<(FileId, FileModel)> = back.iter().filter_map(|file| Some((*file, self.gone(*file)?))).collect();
         let mut files = std::mem::take(&mut self.files);
+        self.files.extend(gone);
         for (file, content) in continued {
             self.add_file(file, content);
         }
-        for (file, content) in replacements {
+        for (file, (content, sizes)) in replacements {
             self.add_file(file, content);
             if kept_origin && let Some(old) = files.remove(&file) {
                 let changes: Vec<ContentChange> =
@@ -64,7 +72,9 @@ impl Model {
                 let new = self.files.entry(file).or_default();
                 new.earlier = old.earlier;
                 new.earlier.extend(old.base.into_iter().map(|configuration| configuration.content));
-                new.earlier_changes = changes;
+                new.earlier_changes = old.earlier_changes;
+                new.earlier_changes.extend(changes);
+                new.earlier_sizes = sizes;
             }
         }
         self.events.clear();
@@ -77,6 +87,29 @@ impl Model {
             mutation.loose = false;
         }
         Ok(moment)
+    }
+
+    /// A file that is removed, should it be back: it holds what it held. If that is not certain, it may hold a part of
+    /// each.
+    fn gone(&self, file: FileId) -> Option<FileModel> {
+        let model = self.files.get(&file)?;
+        let over = |configuration: &Configuration| Configuration { applied: Vec::new(), ..configuration.clone() };
+        let now: Vec<Configuration> = model.now.iter().map(over).collect();
+        let mut gone = FileModel { base: now.clone(), now, ..FileModel::default() };
+        if model.now.len() > 1 || !model.open.is_empty() || self.is_loose(file) {
+            let of_file = self.mutations.iter().filter(|mutation| mutation.file == file);
+            gone.earlier_changes = of_file.map(|mutation| mutation.change).collect();
+            gone.earlier = model.earlier.clone();
+            gone.earlier.extend(model.base.iter().chain(&model.now).map(|configuration| configuration.content.clone()));
+            gone.earlier_sizes = model.earlier_sizes.clone();
+            self.replay(file, |_, configurations, _| {
+                gone.earlier_sizes.extend(configurations.iter().map(|configuration| configuration.content.size));
+                None::<()>
+            });
+            gone.base.truncate(1);
+            gone.now.truncate(1);
+        }
+        Some(gone)
     }
 
     fn is_loose(&self, file: FileId) -> bool {
@@ -158,9 +191,10 @@ impl Model {
     }
 
     /// Checks a file whose unsynced changes went to the origin: sector by sector.
-    fn check_loose(&self, file: FileId, bytes: &Found) -> Result<Content, String> {
+    /// Gives the content, and all sizes that the file had since it was synced there.
+    fn check_loose(&self, file: FileId, bytes: &Found) -> Result<(Content, Vec<u64>), String> {
         let mut contents: Vec<Rc<Content>> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier.clone());
-        let mut sizes: Vec<u64> = contents.iter().map(|content| content.size).collect();
+        let mut sizes: Vec<u64> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier_sizes.clone());
         let floor = self.loose_floor(file);
         self.replay(file, |moment, configurations, _| {
             if moment == floor {
@@ -174,7 +208,9 @@ impl Model {
         let mut changes: Vec<ContentChange> =
             self.window(file).map(|id| self.mutations[id.0 as usize].change).collect();
         changes.extend(self.files.get(&file).iter().flat_map(|model| model.earlier_changes.iter().copied()));
-        self.explain_sectors(file, bytes, &contents, changes, sizes)
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok((self.explain_sectors(file, bytes, &contents, changes, sizes.clone())?, sizes))
     }
 
     fn explain_crash(&self, file: FileId, bytes: &Found) -> String {

@@ -1,6 +1,6 @@
 //! The lives of the daemon: how one ends, and how the next one begins and finds everything as promised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use headpond_base::{Buf, Errno};
@@ -10,7 +10,7 @@ use headpond_engine::{
 use headpond_format::OriginName;
 use headpond_names::{KnownObject, MountSettings, Names};
 
-use crate::flash::{Cut, SimFlash};
+use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::found::Found;
 use crate::names::door::Descriptor;
 use crate::names::env::{Answer, with};
@@ -18,7 +18,9 @@ use crate::names::kernel::Mount;
 use crate::names::keys::{Engine, Origin};
 use crate::names::run::Run;
 use crate::origin::FileId;
+use crate::outliving::OutlivingMemory;
 use crate::rng::Rng;
+use crate::takeover::REDO_TICKETS;
 use crate::tree::{Kind, Over};
 
 struct Reader<'a>(&'a SimFlash);
@@ -45,6 +47,11 @@ impl Run {
 
     /// Everything that runs ends.
     pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) -> Result<(), String> {
+        let stays = cut.is_none() && with(|env| env.world.outliving.is_some());
+        // What is known of the files is older than an end that nobody has looked at yet.
+        let known = !std::mem::replace(&mut self.unseen_end, true);
+        let promised = if known { Some(with(|env| env.model.last_logged())) } else { self.outlived };
+        self.outlived = promised.filter(|_| stays);
         let left = with(|env| {
             if let Some(core) = &env.world.core {
                 let [_, reclaimed, checkpoints, destaged, _] = core.figures();
@@ -77,8 +84,37 @@ impl Run {
         })
     }
 
+    /// Does on flash what the last process left in memory that outlives it. The layer begins anew: the ledger has tests
+    /// of its own (`crates/mount/src/sent_again.rs`).
+    fn redo(&mut self) -> Result<(), String> {
+        let errno = |errno: Errno| errno.to_string();
+        let writes = with(|env| {
+            let Some(outliving) = &mut env.world.outliving else { return Ok(0) };
+            let left = outliving.left()?;
+            let mut rng = Rng::new(0);
+            let mut members = BTreeSet::new();
+            let places = left.writes.iter().flat_map(|write| write.places.iter().map(|at| (*at, &write.data)));
+            for (ticket, (at, data)) in (REDO_TICKETS..).zip(places) {
+                env.world.flash.start_write(at, ticket, data.clone())?;
+                env.world.flash.finish_write(at.member, ticket, WriteFate::Done, &mut rng)?.map_err(errno)?;
+                members.insert(at.member);
+            }
+            for member in members {
+                env.world.flash.start_sync(member, REDO_TICKETS)?;
+                env.world.flash.finish_sync(member, REDO_TICKETS, false, &mut rng)?.map_err(errno)?;
+            }
+            Ok::<_, String>(left.writes.len())
+        })?;
+        self.summary.takeovers += u64::from(writes > 0);
+        if let Some(outlived) = self.outlived.take() {
+            with(|env| env.model.raise_floor(outlived));
+        }
+        Ok(())
+    }
+
     /// Reads the pool, compares it with the origin, and starts engine and layer.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
+        self.redo()?;
         with(|env| {
             let (tree, origin) = env.tree();
             tree.all_synced();
@@ -96,6 +132,10 @@ impl Run {
         boot[..8].copy_from_slice(&self.boots.to_le_bytes());
         recovered.booted(boot);
         recovered.adopt(OriginName { key: [9; 16], path: b"/origin".to_vec() });
+        let tail = with(|env| env.world.outliving.as_mut().map(OutlivingMemory::second_tail)).transpose()?;
+        if let Some(tail) = tail {
+            recovered.survive_in(tail);
+        }
         let known = self.settle_objects(&mut recovered)?;
         let config = self.scenario.config;
         with(|env| {
@@ -214,7 +254,8 @@ impl Run {
         for file in files.into_iter().filter(|file| !found.contains_key(file)) {
             with(|env| env.model.remove_file(file));
         }
-        let moment = with(|env| env.model.check_crash(&found, kept_origin))?;
+        self.unseen_end = false;
+        let moment = with(|env| env.model.check_crash(&found, &std::collections::BTreeSet::new(), kept_origin))?;
         with(|env| {
             env.world.trace(|| format!("all files are as they were after event {moment}"));
             env.faults = faults;

@@ -5,6 +5,7 @@ use headpond_engine::format_pool;
 use headpond_format::{Address, MemberName};
 
 use crate::above::Above;
+use crate::configuration::Moment;
 use crate::content::Content;
 use crate::names::apps::{App, Doing};
 use crate::names::env::{self, Env, NameFaults, with};
@@ -30,6 +31,10 @@ pub(crate) struct Run {
     /// How many paths stay open, and how many files are remembered.
     pub(crate) descriptors: usize,
     pub(crate) remembered: usize,
+    /// What memory that outlives the process promises, since the process died and until it is on flash.
+    pub(crate) outlived: Option<Moment>,
+    /// A daemon has ended, and nobody has looked at the files since.
+    pub(crate) unseen_end: bool,
 }
 
 /// Runs a seed.
@@ -64,6 +69,8 @@ pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Res
         settled_boots: 0,
         descriptors: *rng.pick(&[2, 4, 16, 100]),
         remembered: *rng.pick(&[0, 1, 3, 100]),
+        outlived: None,
+        unseen_end: false,
     };
     env::begin(Env::new(world, rng.clone(), faults, run.scenario.births, planted));
     let mut at = None;

@@ -1,6 +1,7 @@
 //! The formats of traces, one file each.
 
 mod csv;
+mod headpond;
 mod keys;
 mod lis;
 mod msr;
@@ -8,11 +9,15 @@ mod oracle;
 mod vscsi;
 
 use std::fmt;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::request::{ReadFault, TraceFault, TracedRequest, Unit};
+use headpond_recording::TRACE_MAGIC;
+
+pub(crate) use self::headpond::GoneSink;
+use crate::request::{ReadFault, TraceFacts, TraceFault, TracedRequest, Unit};
+use crate::unpack;
 
 /// A format of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +34,8 @@ pub enum Format {
     Msr,
     /// One key a line.
     Keys,
+    /// `headpond record`, binary.
+    Headpond,
 }
 
 /// Takes each request as it is read. An error ends the reading.
@@ -36,7 +43,7 @@ pub(crate) type Sink<'a> = &'a mut dyn FnMut(TracedRequest) -> Result<(), TraceF
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 6] = [Self::Vscsi, Self::Oracle, Self::Lis, Self::Csv, Self::Msr, Self::Keys];
+    pub const ALL: [Self; 7] = [Self::Vscsi, Self::Oracle, Self::Lis, Self::Csv, Self::Msr, Self::Keys, Self::Headpond];
 
     /// Its name on the command line.
     #[must_use]
@@ -48,6 +55,7 @@ impl Format {
             Self::Csv => "csv",
             Self::Msr => "msr",
             Self::Keys => "keys",
+            Self::Headpond => "headpond",
         }
     }
 
@@ -69,7 +77,23 @@ impl Format {
         }
     }
 
-    pub(crate) fn read(self, from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Result<(), ReadFault> {
+    /// The format of a file: `headpond record` writes a mark that says it; the name of another file suggests it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn of_file(path: &Path) -> io::Result<Option<Self>> {
+        let is_headpond = unpack::open(path)?.fill_buf()?.starts_with(&TRACE_MAGIC);
+        Ok(if is_headpond { Some(Self::Headpond) } else { Self::of_name(path) })
+    }
+
+    /// Reads a trace. Only one format has blocks that leave the pool, and facts.
+    pub(crate) fn read(
+        self,
+        from: &mut dyn BufRead,
+        unit: Option<Unit>,
+        sink: Sink,
+        gone: GoneSink,
+    ) -> Result<Option<TraceFacts>, ReadFault> {
         match self {
             Self::Vscsi => vscsi::read(from, unit, sink),
             Self::Oracle => oracle::read(from, unit, sink),
@@ -77,7 +101,9 @@ impl Format {
             Self::Csv => csv::read(from, unit, sink),
             Self::Msr => msr::read(from, unit, sink),
             Self::Keys => keys::read(from, sink),
-        }
+            Self::Headpond => return headpond::read(from, sink, gone).map(Some),
+        }?;
+        Ok(None)
     }
 }
 
@@ -92,7 +118,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("unknown format '{text}': one of vscsi, oracle, lis, csv, msr, keys"))
+        found.ok_or_else(|| format!("unknown format '{text}': one of vscsi, oracle, lis, csv, msr, keys, headpond"))
     }
 }
 
@@ -169,8 +195,8 @@ pub(crate) fn read_all(format: Format, bytes: &[u8], unit: Option<Unit>) -> Resu
         all.push(request);
         Ok(())
     };
-    match format.read(&mut &bytes[..], unit, &mut sink) {
-        Ok(()) => Ok(all),
+    match format.read(&mut &bytes[..], unit, &mut sink, &mut |_, _, _| {}) {
+        Ok(_) => Ok(all),
         Err(ReadFault::Fault(fault)) => Err(format!("{}: {}", fault.place, fault.what)),
         Err(ReadFault::Io(error)) => Err(error.to_string()),
     }

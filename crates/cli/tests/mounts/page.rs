@@ -1,0 +1,211 @@
+//! The page of a mount: what it shows is what the mount says, and a week of history outlives the daemon.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::browser::Browser;
+use crate::numbers::free_port;
+use crate::pond::{Pond, SIZE, pattern, run, wait_until, write_and_sync};
+
+/// What a path answers, with its head.
+fn ask(port: u16, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(format!("{request}\r\n\r\n").as_bytes())?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
+}
+
+/// The JSON at a path.
+#[track_caller]
+fn json_at(port: u16, path: &str, head: &str) -> Value {
+    let said = ask(port, &format!("GET {path} HTTP/1.1\r\nHost: localhost{head}")).unwrap();
+    let (status, body) = said.split_once("\r\n\r\n").unwrap();
+    assert!(status.starts_with("HTTP/1.1 200 "), "{status}");
+    serde_json::from_str(body).unwrap()
+}
+
+fn set(pond: &Pond, change: &str) {
+    run(["set".as_ref(), pond.mnt().as_os_str(), change.as_ref()]).ok();
+}
+
+/// The kinds of the events, the oldest first.
+fn kinds(port: u16, head: &str) -> Vec<String> {
+    let events = json_at(port, "/api/events", head);
+    events["events"].as_array().unwrap().iter().rev().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The sum of a column of the history.
+fn sum(port: u16, step: u32, column: &str) -> u64 {
+    let history = json_at(port, &format!("/api/history?step={step}"), "");
+    assert_eq!(history["step_seconds"], step);
+    let at = history["columns"].as_array().unwrap().iter().position(|name| name == column).unwrap();
+    history["rows"].as_array().unwrap().iter().map(|row| row[at].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn in_a_browser_the_figures_are_those_of_status_and_a_daemon_that_is_gone_is_said_to_be_gone() {
+    let mut pond = Pond::new();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let daemon = pond.mount_foreground(&["--size", SIZE, "--http", &address]);
+    set(&pond, "protect=fewest-writes");
+    write_and_sync(&pond.mnt().join("file"), &pattern(3 << 20, 1));
+    write_and_sync(&pond.mnt().join("other"), &pattern(5000, 2));
+    let Some(mut browser) = Browser::open(&format!("http://{address}/")) else { return };
+    browser.wait_for_figures();
+    let status = pond.status();
+    for name in ["dirty_bytes", "cached_bytes", "used_bytes", "hit_ratio"] {
+        let shown = browser.value(&format!("+document.querySelector('[data-figure={name}]').dataset.value"));
+        assert_eq!(shown.as_f64(), status[name].as_f64(), "{name}: {status}");
+    }
+    assert!(status["dirty_bytes"].as_u64().unwrap() > 3 << 20, "{status}");
+    assert_eq!(browser.text("[data-figure=dirty_bytes]"), "3.01 MiB");
+    assert_eq!(browser.text("h1"), pond.mnt().to_str().unwrap());
+    assert!(browser.text("#events").contains("dirty-threshold: 50% -> 70%"), "{}", browser.text("#events"));
+    // A picture, the numbers behind it, and a way to them without a mouse.
+    assert_eq!(browser.value("document.querySelectorAll('figure svg[tabindex=\"0\"][aria-label]').length"), 9);
+    assert!(browser.value("document.querySelectorAll('figure svg path').length").as_u64().unwrap() > 3);
+    browser.value("document.querySelector('#chart-written details').open = true");
+    wait_until("the table is there", || browser.text("#chart-written table").contains("To flash"));
+    let moved = "(() => { const chart = document.querySelector('#chart-dirty svg'); chart.dispatchEvent(new KeyboardEvent('keydown', \
+                 { key: 'End' })); return chart.getAttribute('aria-label'); })()";
+    let said = browser.value(moved);
+    assert!(said.as_str().unwrap().contains("On flash alone 3.0"), "{said}");
+    assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true, "nothing is cut off");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+
+    pond.kill(daemon);
+    wait_until("the page says so", || {
+        browser.text("#alerts").contains("The daemon does not answer. What you see is from")
+    });
+    assert_eq!(browser.value("document.body.classList.contains('gone')"), true);
+    assert_eq!(browser.text("#state"), "no answer");
+
+    pond.mount(&["--http", &address]).ok();
+    wait_until("the page goes on", || browser.value("document.body.classList.contains('gone')") == false);
+    wait_until("the page has the events", || browser.text("#events").contains("started-after-crash"));
+    assert!(browser.text("#events").contains("dirty-threshold"), "those from before are there");
+    assert_eq!(browser.text("#alerts"), "");
+    pond.unmount(&["--keep-dirty"]).ok();
+}
+
+#[test]
+fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
+    let mut pond = Pond::new();
+    let (port, file) = (free_port(), pond.at("token"));
+    let token = "0123456789abcdef0123456789abcdef";
+    let everywhere = format!("0.0.0.0:{port}");
+    pond.mount(&["--size", SIZE, "--http", &everywhere]).refused(2, &["--http-token FILE", "openssl rand"]);
+    assert!(!pond.flash().exists());
+    std::fs::write(&file, token).unwrap();
+    assert!(Command::new("chmod").arg("600").arg(&file).status().unwrap().success());
+    let daemon =
+        pond.mount_foreground(&["--size", SIZE, "--http", &everywhere, "--http-token", file.to_str().unwrap()]);
+    let bearer = format!("\r\nAuthorization: Bearer {token}");
+    for path in ["/metrics", "/api/now", "/api/history", "/api/events"] {
+        let said = ask(port, &format!("GET {path} HTTP/1.1\r\nHost: dbhost")).unwrap();
+        assert!(said.starts_with("HTTP/1.1 401 "), "{path}: {said}");
+        let said = ask(port, &format!("GET {path} HTTP/1.1\r\nHost: dbhost{bearer}")).unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 "), "{path}: {said}");
+    }
+    let Some(mut browser) = Browser::open(&format!("http://127.0.0.1:{port}/")) else { return };
+    wait_until("the page asks for the token", || {
+        browser.value("!!document.querySelector('input[type=password]')") == true
+    });
+    let login = |token: &str| format!("{{const f = document.forms[0]; f.token.value = '{token}'; f.requestSubmit();}}");
+    browser.value(&login("wrong"));
+    wait_until("it was wrong", || browser.value("!!document.querySelector('[role=alert]')") == true);
+    browser.value(&login(token));
+    browser.wait_for_figures();
+    assert_eq!(browser.value("document.cookie"), "", "no script reads the cookie");
+    browser.go(&format!("http://127.0.0.1:{port}/?token={token}"));
+    wait_until("the token is out of the address", || {
+        browser.value("location.search === '' && +document.body?.dataset.turns > 0") == true
+    });
+
+    let before = pond.status();
+    pond.kill_worker(daemon);
+    wait_until("another worker serves", || pond.status()["pid"] != before["pid"]);
+    wait_until("the page shows it", || browser.text("#events").contains("took over"));
+    assert_eq!(kinds(port, &bearer), ["started", "taken-over"]);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn the_history_outlives_the_daemon_and_a_flash_that_forgets_it_is_no_reason_to_refuse() {
+    let mut pond = Pond::new();
+    let port = free_port();
+    let http = ["--http", &format!("127.0.0.1:{port}")];
+    pond.mount(&[http.as_slice(), &["--size", SIZE]].concat()).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    assert_eq!(json_at(port, "/api/now", "")["history"]["kept"], "pool");
+    let written = |step| sum(port, step, "write_bytes");
+    assert_eq!((written(10), written(300)), (1 << 20, 1 << 20));
+    let mnt = pond.mnt();
+    let bypass = ["name=secret", "action=bypass"].map(std::ffi::OsStr::new);
+    run(["rules".as_ref(), "add".as_ref(), mnt.as_os_str()].into_iter().chain(bypass)).ok();
+    std::fs::create_dir(mnt.join("secret")).unwrap();
+    run(["flush".as_ref(), mnt.as_os_str(), "secret".as_ref()]).ok();
+    for path in ["/api/events", "/api/now"] {
+        let said = json_at(port, path, "").to_string();
+        assert!(!said.contains("secret"), "who sees the page must not see names: {said}");
+    }
+    pond.unmount(&[]).ok();
+    let daemon = pond.mount_foreground(&http);
+    assert_eq!((written(10), written(300)), (1 << 20, 1 << 20), "as it was");
+    assert_eq!(kinds(port, ""), ["started", "rule", "stopped", "started"]);
+    pond.kill(daemon);
+    // Only the history lies there, and whatever does now is none.
+    let geometry = headpond_format::Geometry::for_bytes(64 << 20).unwrap().with_history();
+    let flash = std::fs::OpenOptions::new().write(true).open(pond.flash()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&flash, &pattern(256 << 10, 9), geometry.history().unwrap()).unwrap();
+    drop(flash);
+    pond.mount(&http).ok();
+    assert_eq!((written(10), kinds(port, "")), (0, vec!["started-after-crash".to_owned()]));
+    assert_eq!(std::fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+}
+
+/// Three minutes of a load that is larger than the pool, on a modelled disk.
+#[test]
+#[ignore = "makes the pictures of docs/page.md: cargo test -p headpond --test mounts -- --ignored pictures_of_the_page"]
+fn pictures_of_the_page() {
+    let pond = Pond::new();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    pond.mount(&["--size", "256M", "--http", &address, "--model-disk", "hdd-7200"]).ok();
+    let file = pond.mnt().join("ibdata1");
+    let fill = Command::new("fio")
+        .args(["--name=fill", "--rw=write", "--bs=1M", "--size=320M", "--end_fsync=1", "--output=/dev/null"])
+        .arg(format!("--filename={}", file.display()))
+        .status();
+    assert!(fill.unwrap().success());
+    let load = |seconds: u32, reads: u32, rate: &str, hot: &str| {
+        let mut fio = Command::new("fio");
+        fio.args(["--name=load", "--rw=randrw", "--bs=16k", "--size=320M", "--direct=1", "--time_based", "--fsync=4"]);
+        fio.args([format!("--runtime={seconds}"), format!("--rwmixread={reads}"), format!("--rate_iops={rate}")]);
+        fio.args([format!("--random_distribution={hot}"), format!("--filename={}", file.display())]);
+        fio.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let wait = |mut fio: Child| assert!(fio.wait().unwrap().success());
+    wait(load(50, 70, "600,300", "zipf:1.1"));
+    set(&pond, "flush-period=1m");
+    wait(load(60, 95, "900,80", "random"));
+    let last = load(90, 60, "300,200", "zipf:1.2");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+    let mut browser = Browser::open(&format!("http://{address}/")).unwrap();
+    browser.wait_for_figures();
+    browser.value("document.querySelector('input[name=range]').click()");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    browser.picture((1100, 2400), "light", &docs.join("page-light.png"));
+    browser.picture((1100, 960), "dark", &docs.join("page-dark.png"));
+    browser.picture((390, 1300), "light", &docs.join("page-phone.png"));
+    drop(browser);
+    wait(last);
+    pond.unmount(&["--keep-dirty"]).ok();
+}
