@@ -58,7 +58,7 @@ enum At {
 enum CheckpointStage {
     /// Goes on with this object, here.
     Walking(ObjectId, At),
-    /// Is given up for its length, and begun again once nothing of it is under way.
+    /// Is given up for its length or its list, and begun again once nothing of it is under way.
     TooLong,
     /// Waits for everything up to here to be durable.
     Settling(Sequence),
@@ -381,6 +381,14 @@ impl Checkpoints {
                 self.asks.push(Ask::Sync);
             }
             CheckpointStage::SyncingNew if running.under_way == 0 => {
+                let is_new = |member: &MemberId| self.superblock.members.get(*member).is_none();
+                let in_use = running.list.iter().filter(|(_, row)| row.state != MemberState::Gone).map(|(id, _)| id);
+                if in_use.filter(is_new).any(|member| !of.store.log().works(member)) {
+                    // A new member is lost already. What its superblock names must not be mistaken for what comes.
+                    self.superblock.counter += 2;
+                    running.stage = CheckpointStage::TooLong;
+                    return;
+                }
                 running.stage = CheckpointStage::WritingSuperblock;
                 if let Some(superblock) = running.superblock.clone() {
                     let members = running.members(of.store);

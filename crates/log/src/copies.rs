@@ -295,7 +295,12 @@ impl Log {
     }
 
     /// Seals what is open in slots that take no new segments.
-    fn leave_closed_slots(&mut self) {
+    pub fn leave_closed_slots(&mut self) {
+        let is_closed = |id: SegmentId| !self.segments.keepers(id).all(|keeper| self.segments.is_open_slot(keeper));
+        if !self.open.all().any(|open| is_closed(open.id)) {
+            return;
+        }
+        self.may_have_weak = true;
         for stream in Stream::ALL {
             self.close(stream);
             let is_closed =

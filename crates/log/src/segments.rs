@@ -81,6 +81,8 @@ pub struct Segments {
     table: Vec<Segment>,
     /// Segments that can be opened, by the member where they are at home.
     free: Vec<VecDeque<SegmentId>>,
+    /// Free ones in slots that are to be emptied. They are opened only where there is no other, and emptied once more.
+    closed: Vec<VecDeque<SegmentId>>,
     /// In how many slots each member takes new segments, from the first.
     open_slots: Vec<u32>,
     /// Segments at home in those.
@@ -96,7 +98,9 @@ impl Segments {
         let mut open_slots = vec![0; members];
         take_new.iter().for_each(|(member, slots)| open_slots[usize::from(member.0)] = *slots);
         let free = vec![VecDeque::new(); members];
-        let mut segments = Self { addresses, table, free, open_slots, usable: 0, pairs: 0, waiting: Vec::new() };
+        let closed = free.clone();
+        let mut segments =
+            Self { addresses, table, free, closed, open_slots, usable: 0, pairs: 0, waiting: Vec::new() };
         segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
@@ -112,10 +116,14 @@ impl Segments {
         segments
     }
 
-    /// A segment can be opened from now on, unless its member takes none there.
+    /// A segment can be opened from now on, unless its member takes none at all.
     fn make_free(&mut self, id: SegmentId) {
-        if self.is_open_slot(id) {
-            self.free[usize::from(self.addresses.home(id).member.0)].push_back(id);
+        let home = self.addresses.home(id);
+        let member = usize::from(home.member.0);
+        match self.open_slots.get(member) {
+            Some(slots) if home.slot < *slots => self.free[member].push_back(id),
+            Some(slots) if *slots > 0 => self.closed[member].push_back(id),
+            _ => {}
         }
     }
 
@@ -171,6 +179,7 @@ impl Segments {
     pub(crate) fn take_none_on(&mut self, member: MemberId) {
         if usize::from(member.0) < self.open_slots.len() {
             self.admit(member, 0);
+            self.closed[usize::from(member.0)].clear();
         }
     }
 
@@ -181,6 +190,7 @@ impl Segments {
         if index >= self.open_slots.len() {
             self.open_slots.resize(index + 1, 0);
             self.free.resize(index + 1, VecDeque::new());
+            self.closed.resize(index + 1, VecDeque::new());
         }
         let segments = self.addresses.extend(id, member);
         self.table.resize(segments as usize, Segment::new(Generation(0), SegmentState::Free, Stream::Host));
@@ -191,12 +201,12 @@ impl Segments {
         let index = usize::from(member.0);
         self.open_slots[index] = slots;
         let is_free = |(id, segment): &(SegmentId, &Segment)| {
-            let home = self.addresses.home(*id);
             let waits = || self.waiting.iter().any(|(waiting, _)| waiting == id);
-            let is_here = home.member == member && home.slot < slots;
+            let is_here = self.addresses.home(*id).member == member;
             is_here && segment.state == SegmentState::Free && !segment.lent && !waits()
         };
-        self.free[index] = self.iter().filter(is_free).map(|(id, _)| id).collect();
+        let free = self.iter().filter(is_free).map(|(id, _)| id);
+        (self.free[index], self.closed[index]) = free.partition(|id| self.addresses.home(*id).slot < slots);
         self.count_usable();
     }
 
@@ -327,11 +337,13 @@ impl Segments {
     }
 
     fn take_from(&mut self, not: Option<MemberId>) -> Option<SegmentId> {
-        let others = self.free.iter_mut().enumerate();
-        let others = others.filter(|(index, _)| not.is_none_or(|not| usize::from(not.0) != *index));
+        let is_other = |index: usize| not.is_none_or(|not| usize::from(not.0) != index);
+        let others = self.free.iter_mut().enumerate().filter(|(index, _)| is_other(*index));
         // Of members with as many, the one with the lowest number.
-        let (_, most) = others.rev().max_by_key(|(_, free)| free.len())?;
-        most.pop_front()
+        let most = others.rev().max_by_key(|(_, free)| free.len());
+        let free = most.and_then(|(_, free)| free.pop_front());
+        let mut closed = self.closed.iter_mut().enumerate().filter(|(index, _)| is_other(*index));
+        free.or_else(|| closed.find_map(|(_, closed)| closed.pop_front()))
     }
 
     /// Marks a sealed segment as emptied. The map must not point to it any more.

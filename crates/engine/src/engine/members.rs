@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::membership::{MembersChange, Next};
 use crate::purpose::Purpose;
 use crate::request::{Reply, RequestId};
+use crate::store::WRITE_RESERVE;
 
 /// How many slots a member has within so many bytes of its device.
 fn slots_of(row: &Member, bytes: u64, segment_bytes: u32) -> Option<u32> {
@@ -187,6 +188,9 @@ impl Engine {
         }
         if self.membership.is_idle() || !self.life.has_served() || self.life.is_ending() {
             return;
+        }
+        if self.membership.empties() && self.store.log().free_segments() > WRITE_RESERVE {
+            self.store.leave_closed_slots();
         }
         let list = self.membership.wanted().clone();
         let emptied = list.iter().find(|(_, row)| row.state == MemberState::Emptied).map(|(id, _)| id);

@@ -173,6 +173,11 @@ impl Store {
         self.log.empty_member(member, slots);
     }
 
+    /// Nothing more is appended in slots that are to be emptied.
+    pub(crate) fn leave_closed_slots(&mut self) {
+        self.log.leave_closed_slots();
+    }
+
     /// Bytes of all members.
     pub(crate) const fn set_pool_bytes(&mut self, bytes: u64) {
         self.log.set_pool_bytes(bytes);
