@@ -338,6 +338,11 @@ impl Log {
         self.segments.hold_nothing(member, first)
     }
 
+    /// A member has so many slots left: those behind hold nothing, and are given back.
+    pub fn give_back(&mut self, member: MemberId, used: u32) {
+        self.segments.give_back(member, used);
+    }
+
     /// A member that holds nothing leaves the pool: nothing is written to it any more.
     pub fn let_go_of(&mut self, member: MemberId) {
         self.segments.take_none_on(member);

@@ -85,7 +85,9 @@ pub struct Segments {
     closed: Vec<VecDeque<SegmentId>>,
     /// In how many slots each member takes new segments, from the first.
     open_slots: Vec<u32>,
-    /// Segments at home in those.
+    /// How many slots each member has, from the first: those behind were given back.
+    used_slots: Vec<u32>,
+    /// Segments at home in the open ones.
     usable: usize,
     pairs: usize,
     /// Emptied segments, each with the next sequence at that time.
@@ -99,8 +101,9 @@ impl Segments {
         take_new.iter().for_each(|(member, slots)| open_slots[usize::from(member.0)] = *slots);
         let free = vec![VecDeque::new(); members];
         let closed = free.clone();
+        let used_slots = open_slots.clone();
         let mut segments =
-            Self { addresses, table, free, closed, open_slots, usable: 0, pairs: 0, waiting: Vec::new() };
+            Self { addresses, table, free, closed, open_slots, used_slots, usable: 0, pairs: 0, waiting: Vec::new() };
         segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
@@ -122,7 +125,9 @@ impl Segments {
         let member = usize::from(home.member.0);
         match self.open_slots.get(member) {
             Some(slots) if home.slot < *slots => self.free[member].push_back(id),
-            Some(slots) if *slots > 0 => self.closed[member].push_back(id),
+            _ if self.used_slots.get(member).is_some_and(|used| home.slot < *used) => {
+                self.closed[member].push_back(id);
+            }
             _ => {}
         }
     }
@@ -178,9 +183,16 @@ impl Segments {
     /// A member takes no new segments any more.
     pub(crate) fn take_none_on(&mut self, member: MemberId) {
         if usize::from(member.0) < self.open_slots.len() {
+            self.used_slots[usize::from(member.0)] = 0;
             self.admit(member, 0);
-            self.closed[usize::from(member.0)].clear();
         }
+    }
+
+    /// A member has so many slots left: those behind are given back, and empty.
+    pub(crate) fn give_back(&mut self, member: MemberId, used: u32) {
+        let index = usize::from(member.0);
+        self.used_slots[index] = used;
+        self.closed[index].retain(|id| self.addresses.home(*id).slot < used);
     }
 
     /// New slots of a member, which may be new: each is the home of a new segment, which is free once the member is
@@ -191,7 +203,9 @@ impl Segments {
             self.open_slots.resize(index + 1, 0);
             self.free.resize(index + 1, VecDeque::new());
             self.closed.resize(index + 1, VecDeque::new());
+            self.used_slots.resize(index + 1, 0);
         }
+        self.used_slots[index] = member.used;
         let segments = self.addresses.extend(id, member);
         self.table.resize(segments as usize, Segment::new(Generation(0), SegmentState::Free, Stream::Host));
     }
@@ -202,7 +216,8 @@ impl Segments {
         self.open_slots[index] = slots;
         let is_free = |(id, segment): &(SegmentId, &Segment)| {
             let waits = || self.waiting.iter().any(|(waiting, _)| waiting == id);
-            let is_here = self.addresses.home(*id).member == member;
+            let home = self.addresses.home(*id);
+            let is_here = home.member == member && home.slot < self.used_slots[index];
             is_here && segment.state == SegmentState::Free && !segment.lent && !waits()
         };
         let free = self.iter().filter(is_free).map(|(id, _)| id);

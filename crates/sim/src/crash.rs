@@ -439,7 +439,8 @@ impl Sim<'_> {
             let result = self.maker.recover(given(&mut readers), mutation);
             let failed = readers.iter().map(|reader| reader.failed).sum::<u64>();
             self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
-            if let (Err(why), 0) = (result, failed) {
+            let excused = self.world.losses.uncovered && !self.world.flash.missing().is_empty();
+            if let (Err(why), 0, false) = (result, failed, excused) {
                 return self.no_recovery(&why);
             }
         }

@@ -67,13 +67,15 @@ impl Sim<'_> {
             .filter(|(_, member)| member.state == MemberState::InUse)
             .map(|(id, _)| id)
             .collect();
+        // To remove a member while another is lost unnoticed is to lose two.
+        let lost = self.world.losses.lost.is_some();
         match rng.below(9) {
             0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
-            3..6 if in_use.len() > 1 => {
+            3..6 if in_use.len() > 1 && !lost => {
                 let member = *rng.pick(&in_use);
                 self.ask_members(Change::Remove { member }, ListChange::Remove(member))
             }
-            6 if !in_use.is_empty() => {
+            6 if !in_use.is_empty() && !lost => {
                 let member = *rng.pick(&in_use);
                 let layout = self.layout(member)?;
                 let bytes = layout.start + rng.between(1, layout.slots) * layout.segment_bytes;

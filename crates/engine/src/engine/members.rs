@@ -221,6 +221,7 @@ impl Engine {
                 {
                     if self.store.log().is_empty(member, used) {
                         let smaller = list.with_room(member, used, bytes);
+                        self.store.give_back(member, used);
                         self.store.set_pool_bytes(smaller.bytes());
                         self.membership.want(smaller);
                     }

@@ -173,6 +173,11 @@ impl Store {
         self.log.empty_member(member, slots);
     }
 
+    /// A member has so many slots left: those behind hold nothing, and are given back.
+    pub(crate) fn give_back(&mut self, member: MemberId, used: u32) {
+        self.log.give_back(member, used);
+    }
+
     /// Nothing more is appended in slots that are to be emptied.
     pub(crate) fn leave_closed_slots(&mut self) {
         self.log.leave_closed_slots();
