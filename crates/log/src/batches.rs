@@ -14,7 +14,8 @@ use std::ops::Range;
 
 use headpond_base::{BLOCK, Buf, Epoch, Generation, PoolId, SegmentId, Stream};
 use headpond_format::{
-    Damage, Geometry, SegmentHead, SummaryBatch, decode_batch, decode_footer, decode_footer_tail, decode_segment_head,
+    Damage, Geometry, Place, Placement, SegmentHead, SummaryBatch, decode_batch, decode_footer, decode_footer_tail,
+    decode_segment_head,
 };
 
 use crate::flash_read::{FlashRead, ScanError};
@@ -220,14 +221,19 @@ fn batches_fit(batches: &[SummaryBatch], geometry: &Geometry) -> bool {
 }
 
 /// The newest life of any segment of this pool in the first two blocks of a slot: by its head, or by its first batch if
-/// the head is lost. Both are compared, because a head may be left from an earlier life.
-pub(crate) fn life_at(bytes: &[u8], pool: PoolId) -> Option<SegmentHead> {
-    let ours = |life: &SegmentHead| life.pool == pool;
+/// the head is lost. Both are compared, because a head may be left from an earlier life. `own` is the segment that is at
+/// home there, in the place `here`.
+///
+/// A life of another segment counts only by a head that says that it lies here: it has its copy here. Anything else may
+/// be a misdirected write.
+pub(crate) fn life_at(bytes: &[u8], pool: PoolId, own: SegmentId, here: Place) -> Option<SegmentHead> {
     let (head, batch) = bytes.split_at_checked(BLOCK)?;
-    let by_head = decode_segment_head(head).ok().map(|(life, _)| life).filter(ours);
-    let by_batch = batch_at(batch, 1).map(|(life, _, _)| life).filter(ours);
+    let is_here = |life: &SegmentHead, placement: &Placement| life.segment == own || placement.here == here;
+    let by_head = decode_segment_head(head).ok().filter(|(life, placement)| is_here(life, placement));
+    let by_batch = batch_at(batch, 1).map(|(life, _, _)| life).filter(|life| life.segment == own);
     // `max_by_key` takes the last of equals: the head's.
-    [by_batch, by_head].into_iter().flatten().max_by_key(|life| life.generation)
+    let lives = [by_batch, by_head.map(|(life, _)| life)].into_iter().flatten();
+    lives.filter(|life| life.pool == pool).max_by_key(|life| life.generation)
 }
 
 /// Whether a block that is not a head of this pool was meant to be one.

@@ -138,7 +138,7 @@ fn life_in_slot(
         stream: Stream::Host,
     };
     let is_segment = |life: &SegmentHead| life.segment == id || several && life.segment.0 < geometry.segments;
-    let mut life = life_at(&bytes, superblock.pool).filter(is_segment);
+    let mut life = life_at(&bytes, superblock.pool, id, addresses.home(id)).filter(is_segment);
     let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
     if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {
         // Head and first batch are damaged. If the segment was in use, later batches say its life.
