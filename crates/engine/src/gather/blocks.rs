@@ -262,7 +262,18 @@ impl Gathering<'_> {
         self.gather_read(GatherRead { op, object, first, slots, out_at, retried, at_origin, since });
     }
 
-    /// Some blocks of a read are not what they must be, for the second time.
+    /// Whether a block that was not good may be so where it was not looked for: another place, for each
+    /// block by itself.
+    fn may_be_elsewhere(&self, read: &GatherRead) -> bool {
+        let place = |attempt| self.store.log().place_to_read(read.slots[0].location, attempt);
+        match (place(0), place(1)) {
+            (_, None) => false,
+            (first, second) if first != second => !read.retried || read.slots.len() > 1,
+            _ => !read.retried,
+        }
+    }
+
+    /// Some blocks of a read are not what they must be, for the second time, or while others were moved.
     fn repair(&mut self, read: &GatherRead, found: &ReadBack) {
         for index in 0..read.slots.len() {
             let block = read.first.plus(index as u64);
@@ -271,7 +282,7 @@ impl Gathering<'_> {
                 op.gathered.put(read.out_at + index, piece);
                 continue;
             }
-            if self.moved(read, index) {
+            if self.moved(read, index) || self.may_be_elsewhere(read) {
                 self.read_again(read, index);
                 continue;
             }
