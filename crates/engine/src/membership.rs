@@ -79,7 +79,8 @@ impl Membership {
     /// The list that counts, without those members that are not here.
     pub(crate) fn new(list: &Members, missing: &[MemberId]) -> Self {
         let wanted = missing.iter().fold(list.clone(), |list, member| list.with_state(*member, MemberState::Gone));
-        let stage = if missing.is_empty() { Stage::Settled } else { Stage::Listing };
+        // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
+        let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
         let empties = has_emptied(&wanted);
         Self { wanted, stage, empties, tell_again_at: None, asked: None }
     }

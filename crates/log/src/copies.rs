@@ -289,6 +289,9 @@ impl Log {
 
     /// A member takes no new segments any more but in its first `slots` slots.
     pub fn empty_member(&mut self, member: MemberId, slots: u32) {
+        if !self.health.works(member) {
+            return;
+        }
         self.may_have_weak = true;
         self.segments.admit(member, slots);
         self.leave_closed_slots();
@@ -326,10 +329,16 @@ impl Log {
     }
 
     /// A checkpoint with all segments of a member counts: those in its first `slots` slots may be opened.
-    pub fn admit(&mut self, member: MemberId, slots: u32) {
+    ///
+    /// Returns whether the member works: on a lost one nothing is opened.
+    pub fn admit(&mut self, member: MemberId, slots: u32) -> bool {
+        if !self.health.works(member) {
+            return false;
+        }
         self.may_have_weak |= self.several;
         self.segments.admit(member, slots);
         self.leave_lone_segments();
+        true
     }
 
     /// Whether the slots of a member from `first` on hold no segment that is in use, nor one that waits to be free.

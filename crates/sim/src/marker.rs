@@ -51,7 +51,6 @@ impl Marker {
         id[..8].copy_from_slice(&self.uses.to_le_bytes());
         let before = Some(found.last_claim());
         self.last = Some(Use { epoch: found.epoch(), id: Some(id), before, begun: false, stopped_at: None });
-        self.generation = self.generation.max(found.list_generation());
         found.claim(id);
     }
 

@@ -202,17 +202,14 @@ impl Engine {
             return;
         }
         let row = |member: MemberId| list.get(member).copied();
+        let mut works = true;
         match self.membership.asked() {
             None => return,
             Some(MembersChange::Add(_)) => {
-                if let Some((member, row)) = list.iter().last() {
-                    self.store.admit_member(member, row.used);
-                }
+                works = list.iter().last().is_some_and(|(member, row)| self.store.admit_member(member, row.used));
             }
             Some(MembersChange::Grow { member, .. }) => {
-                if let Some(row) = row(member) {
-                    self.store.admit_member(member, row.used);
-                }
+                works = row(member).is_some_and(|row| self.store.admit_member(member, row.used));
             }
             Some(MembersChange::Shrink { member, bytes }) => {
                 let segment_bytes = self.store.log().geometry().segment_bytes;
@@ -234,7 +231,7 @@ impl Engine {
         }
         self.size_changed();
         if let Some(request) = self.membership.take_asked() {
-            self.answer(request, Reply::Done);
+            self.answer(request, if works { Reply::Done } else { Reply::Failed(Errno::IO) });
         }
     }
 

@@ -389,7 +389,7 @@ impl Engine {
     fn accept(&mut self) {
         let segments = self.store.log().segments();
         let enough = self.store.log().free_segments() >= START_RESERVE;
-        if self.store.log().is_held() {
+        if self.store.log().is_held() && self.store.takes_writes() {
             return;
         }
         let stands = self.reclaim.idle() || self.reclaim.waits_for_destage() && segments.waiting() == 0;

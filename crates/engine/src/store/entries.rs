@@ -163,9 +163,9 @@ impl Store {
         self.ages.extend(self.log.segments().len());
     }
 
-    /// New segments may be opened in the first slots of a member.
-    pub(crate) fn admit_member(&mut self, member: MemberId, slots: u32) {
-        self.log.admit(member, slots);
+    /// New segments may be opened in the first slots of a member. Returns whether it works.
+    pub(crate) fn admit_member(&mut self, member: MemberId, slots: u32) -> bool {
+        self.log.admit(member, slots)
     }
 
     /// No segment is opened on a member any more but in its first slots.
