@@ -133,7 +133,14 @@ fn refuse(report: &mut Report, error: RecoverError) {
         RecoverError::Read { offset, .. } => ("device".to_owned(), *offset),
         RecoverError::LostHistory { after, .. } => (format!("batch after {after}"), 0),
         RecoverError::LostSuperblock { segment, .. } => (format!("superblock, by segment {segment}"), 0),
-        RecoverError::NotAPool | RecoverError::Version { .. } | RecoverError::CutShort { .. } => ("pool".to_owned(), 0),
+        RecoverError::NotAPool
+        | RecoverError::Version { .. }
+        | RecoverError::CutShort { .. }
+        | RecoverError::OtherPool { .. }
+        | RecoverError::SameMember { .. }
+        | RecoverError::UsedApart { .. }
+        | RecoverError::MissingAfterCrash { .. }
+        | RecoverError::MissingMember { .. } => ("pool".to_owned(), 0),
     };
     report.findings.add(Severity::Loss, structure, offset, error.to_string());
     report.refused = Some(error);

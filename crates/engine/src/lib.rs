@@ -82,12 +82,12 @@ pub use headpond_log::{
 };
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
 pub use keep::blocks_kept_by;
-pub use membership::MembersChange;
 pub use recovery::{
     RecoverError, Recovered, RecoveredObject, format_members, format_pool, recover, recover_members, recover_mutated,
 };
 pub use request::{
-    Attributes, FlushId, FlushScope, Namespace, OpenFile, OpenObject, OpenVolume, Reply, Request, RequestId, Served,
+    Attributes, FlushId, FlushScope, MembersChange, Namespace, OpenFile, OpenObject, OpenVolume, Reply, Request,
+    RequestId, Served,
 };
 pub use stats::Stats;
 pub use treatment::{Handling, Treatment};

@@ -13,32 +13,9 @@
 //! - Until then a lost member holds up every answer that something is durable, and a new one gets no segment.
 
 use headpond_base::{Errno, MemberId, Nanos};
-use headpond_format::{Member, MemberState, Members};
+use headpond_format::{MemberState, Members};
 
-use crate::request::RequestId;
-
-/// A change of the pool's members.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MembersChange {
-    /// Another device: it has the number that the list gives next, and can be written.
-    Add(Member),
-    /// A member has more room than before.
-    Grow {
-        /// The member.
-        member: MemberId,
-        /// Bytes of its device that the pool uses from now on.
-        bytes: u64,
-    },
-    /// The last slots of a member are emptied, and then given back.
-    Shrink {
-        /// The member.
-        member: MemberId,
-        /// Bytes of its device that the pool uses from then on.
-        bytes: u64,
-    },
-    /// A member is emptied, and then gone. What is dirty on it moves to others.
-    Remove(MemberId),
-}
+use crate::request::{MembersChange, RequestId};
 
 /// The origin's side is told again after this, if it could not write down what it was told. Syncs wait meanwhile.
 const TELL_AGAIN: Nanos = Nanos(Nanos::SECOND.0 / 2);

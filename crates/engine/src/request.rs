@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
-use headpond_format::{FileIdentity, Identity, Stamp, VolumeId, VolumeWitness, Witness};
+use headpond_base::{Buf, CacheMode, Errno, MemberId, ObjectId, UnixNanos};
+use headpond_format::{FileIdentity, Identity, Member, Stamp, VolumeId, VolumeWitness, Witness};
 
 use crate::config::Config;
-use crate::membership::MembersChange;
 use crate::treatment::Treatment;
 
 /// Names a request until it is answered. Chosen by the caller, unique among those under way.
@@ -170,6 +169,29 @@ pub enum Namespace {
         /// The object.
         object: ObjectId,
     },
+}
+
+/// A change of the pool's members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MembersChange {
+    /// Another device: it has the number that the list gives next, and can be written.
+    Add(Member),
+    /// A member has more room than before.
+    Grow {
+        /// The member.
+        member: MemberId,
+        /// Bytes of its device that the pool uses from now on.
+        bytes: u64,
+    },
+    /// The last slots of a member are emptied, and then given back.
+    Shrink {
+        /// The member.
+        member: MemberId,
+        /// Bytes of its device that the pool uses from then on.
+        bytes: u64,
+    },
+    /// A member is emptied, and then gone. What is dirty on it moves to others.
+    Remove(MemberId),
 }
 
 /// Something asked of the engine. Offsets and lengths are in bytes.

@@ -14,6 +14,7 @@ mod batches;
 mod buffers;
 mod checkpoint;
 mod copies;
+mod cover;
 mod flash_read;
 mod health;
 mod lives;
@@ -29,6 +30,7 @@ mod segments;
 mod start;
 mod sync_rhythm;
 mod tail;
+mod writes;
 
 pub use batches::{Walk, read_footer, walk_segment};
 pub use buffers::Buffers;

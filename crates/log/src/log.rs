@@ -15,12 +15,11 @@
 //! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
 //! which come between requests, publish them there.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber, PoolId,
-    Redundancy, SegmentId, Sequence, Stream,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, ObjectId, OwnerNumber, PoolId, Redundancy,
+    SegmentId, Sequence, Stream,
 };
 use headpond_format::{
     Address, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
@@ -39,6 +38,7 @@ use crate::second_tail::SecondTail;
 use crate::segments::{Segment, Segments};
 use crate::start::{LogIo, LogStart, WriteId};
 use crate::sync_rhythm::SyncRhythm;
+use crate::writes::Writes;
 
 #[derive(Clone, Copy, Debug)]
 struct SyncTarget {
@@ -66,14 +66,6 @@ enum Wanted {
     AllStreams,
 }
 
-/// A write that is not completed.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    segment: SegmentId,
-    /// Places that have not completed it.
-    left: usize,
-}
-
 /// Writes under way that keep the flash busy, for each host segment that may be open.
 const EARLY_AT_ONCE: usize = 2;
 
@@ -88,16 +80,13 @@ pub struct Log {
     filling: FillPolicy,
     rhythm: SyncRhythm,
     pub(crate) buffers: Buffers,
-    second_tail: Option<SecondTail>,
+    pub(crate) second_tail: Option<SecondTail>,
     next_sequence: Sequence,
     last_host_sequence: Sequence,
-    next_batch: BatchNumber,
+    pub(crate) next_batch: BatchNumber,
     next_generation: Generation,
-    next_write: WriteId,
     last_host: BatchNumber,
-    under_way: BTreeMap<WriteId, UnderWay>,
-    /// The members with writes that no sync covers, each with its last.
-    written: Vec<(MemberId, WriteId)>,
+    writes: Writes,
     sync: SyncState,
     wanted: Wanted,
     /// On every member that works. Requests hear of it through [`Log::durable`].
@@ -140,10 +129,8 @@ impl Log {
             last_host_sequence: before,
             next_batch: start.next_batch,
             next_generation: start.next_generation,
-            next_write: WriteId(1),
             last_host: last_batch,
-            under_way: BTreeMap::new(),
-            written: Vec::new(),
+            writes: Writes::new(),
             sync: SyncState::Idle,
             wanted: Wanted::Nothing,
             durable: before,
@@ -165,28 +152,6 @@ impl Log {
     pub fn fill(&mut self, filling: FillPolicy) {
         self.open.host_at_once(filling.host_segments);
         self.filling = filling;
-    }
-
-    /// From now on host batches lie in memory that outlives the process.
-    ///
-    /// # Panics
-    /// When something was appended before.
-    pub fn survive_in(&mut self, second_tail: SecondTail) {
-        assert!(self.open.are_none(Stream::Host), "a second tail is given before the first append");
-        self.second_tail = Some(second_tail.with_bug(self.mutation));
-    }
-
-    /// Whether all host entries up to the last [`Log::take_io`] survive the process. `true` if they are not to.
-    #[must_use]
-    pub fn is_covered(&self) -> bool {
-        let covered = self.second_tail.as_ref().is_none_or(SecondTail::covers_all);
-        covered || !self.takes_writes() || Mutation::AnswerUncovered.is_planted(self.mutation)
-    }
-
-    /// Whether the second tail has room for another change.
-    #[must_use]
-    pub fn has_cover(&self) -> bool {
-        self.second_tail.as_ref().is_none_or(SecondTail::has_room)
     }
 
     /// The division of the pool.
@@ -490,22 +455,8 @@ impl Log {
         }
     }
 
-    /// Publishes what was appended to the open host batch.
-    fn publish(&mut self) {
-        let Some(open) = self.open.current(Stream::Host) else { return };
-        let (Some(batch), Some(tail)) = (&open.batch, &self.second_tail) else { return };
-        if tail.is_published(batch, self.next_batch) {
-            return;
-        }
-        let at = self.geometry.first_location(open.id).plus(batch.start);
-        let (head, places) = (self.batch_head(open, batch), self.places_to_write(open.id, at));
-        if let Some(tail) = &mut self.second_tail {
-            tail.publish(batch, &places, &head);
-        }
-    }
-
     /// The head that the open batch would have now.
-    fn batch_head(&self, open: &OpenSegment, batch: &OpenBatch) -> BatchHead {
+    pub(crate) fn batch_head(&self, open: &OpenSegment, batch: &OpenBatch) -> BatchHead {
         BatchHead {
             pool: self.pool,
             epoch: self.epoch,
@@ -549,7 +500,7 @@ impl Log {
         if stream == Stream::Host
             && let Some(tail) = &mut self.second_tail
         {
-            tail.closed(self.next_write, &places, &head, &data);
+            tail.closed(self.writes.next(), &places, &head, &data);
         }
         self.write(id, at, data);
         self.open.pass(stream);
@@ -639,24 +590,15 @@ impl Log {
     }
 
     /// The places of a block on members that work. At least one while the pool takes writes.
-    fn places_to_write(&self, segment: SegmentId, at: Location) -> Vec<Address> {
+    pub(crate) fn places_to_write(&self, segment: SegmentId, at: Location) -> Vec<Address> {
         self.segments.places(segment, at).filter(|place| self.health.works(place.member)).collect()
     }
 
     /// One write that goes to several places. Without any it is as good as done: its member is lost, and others have
     /// what counts.
     fn write_each(&mut self, segment: SegmentId, places: Vec<(Address, Buf)>) {
-        let id = self.next_write;
-        self.next_write = WriteId(id.0 + 1);
-        if places.is_empty() {
-            return;
-        }
-        self.under_way.insert(id, UnderWay { segment, left: places.len() });
-        self.segments.get_mut(segment).under_way += 1;
-        for (at, _) in &places {
-            self.written.retain(|(member, _)| *member != at.member);
-            self.written.push((at.member, id));
-        }
+        let id = self.writes.begin(segment, places.iter().map(|(at, _)| *at));
+        self.segments.get_mut(segment).under_way += u32::from(!places.is_empty());
         self.io.extend(places.into_iter().map(|(at, data)| LogIo::Write { id, at, data }));
     }
 
@@ -721,7 +663,7 @@ impl Log {
             self.close(Stream::Host);
             let sequence = Sequence(self.next_sequence.0 - 1);
             self.sync = SyncState::Writing(SyncTarget {
-                write: WriteId(self.next_write.0 - 1),
+                write: self.writes.last(),
                 batch: BatchNumber(self.next_batch.0 - 1),
                 host: self.last_host,
                 sequence,
@@ -732,11 +674,9 @@ impl Log {
             && self.is_written(&target)
         {
             self.sync = SyncState::Syncing(target);
-            let works = |member: &MemberId| self.health.works(*member);
-            let members: Vec<MemberId> = self.written.iter().map(|(member, _)| *member).filter(works).collect();
+            let mut members = self.writes.begin_sync(target.write);
+            members.retain(|member| self.health.works(*member));
             let members = if members.is_empty() { self.health.working() } else { members };
-            // What was written later may not be completed yet: the next sync covers it.
-            self.written.retain(|(_, last)| *last > target.write);
             self.io.push(LogIo::Sync(members));
         }
     }
@@ -745,10 +685,10 @@ impl Log {
     fn is_written(&self, target: &SyncTarget) -> bool {
         if Mutation::SyncOneSegment.is_planted(self.mutation) {
             let last = self.open.all().find(|open| open.summary.last().is_some_and(|last| last.number == target.host));
-            let mut earlier = self.under_way.range(..=target.write);
-            return earlier.all(|(_, write)| last.is_some_and(|open| open.id != write.segment));
+            let mut earlier = self.writes.segments_until(target.write);
+            return earlier.all(|segment| last.is_some_and(|open| open.id != segment));
         }
-        self.under_way.first_key_value().is_none_or(|(first, _)| *first > target.write)
+        self.writes.are_completed(target.write)
     }
 
     /// Records that a write is completed in one of its places. If it failed there, call [`Log::refused`] first.
@@ -757,16 +697,7 @@ impl Log {
     /// When the write was not under way.
     pub fn wrote(&mut self, id: WriteId) {
         let hasty = Mutation::OneCopySync.is_planted(self.mutation);
-        if hasty && !self.under_way.contains_key(&id) {
-            return;
-        }
-        let write = self.under_way.get_mut(&id).expect("a write is completed once in each place");
-        write.left -= 1;
-        let UnderWay { segment, left } = *write;
-        if left > 0 && !hasty {
-            return;
-        }
-        self.under_way.remove(&id);
+        let Some(segment) = self.writes.completed_in_a_place(id, hasty) else { return };
         self.segments.get_mut(segment).under_way -= 1;
         if self.takes_writes()
             && let Some(tail) = &mut self.second_tail
@@ -815,24 +746,12 @@ impl Log {
         std::mem::take(&mut self.io)
     }
 
-    /// Publishes what was appended. A batch that found no slot is submitted at once: it survives once it is written.
-    fn cover(&mut self) {
-        if self.second_tail.is_none() || !self.takes_writes() || Mutation::PublishLate.is_planted(self.mutation) {
-            return;
-        }
-        let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
-        if open.is_some_and(|batch| batch.slot().is_none() && !batch.entries.is_empty()) {
-            self.close(Stream::Host);
-        }
-        self.publish();
-    }
-
     /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
     fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
         let enough = if self.rhythm.expects_sync() { 0 } else { self.filling.early_blocks };
         if open.is_some_and(|batch| batch.payload_blocks() >= enough)
-            && self.under_way.len() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
+            && self.writes.under_way() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
             && self.takes_writes()
         {
             self.close(Stream::Host);

@@ -43,6 +43,10 @@ pub struct Scanned {
 /// [`ScanError`].
 pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutation>) -> Result<Scanned, ScanError> {
     let superblock = newest_superblock(flash, device_bytes)?;
+    if superblock.members.needed() > 1 {
+        let damage = Damage::Unsupported("superblock", "the pool has several devices");
+        return Err(damaged("superblock", SUPERBLOCK_SLOTS[0], damage));
+    }
     scan_members(&mut Present::alone(flash, device_bytes, superblock), mutation)
 }
 

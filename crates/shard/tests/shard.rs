@@ -179,6 +179,10 @@ impl Origin for Gated {
     fn stamp(&self, _: ObjectId, _: UnixNanos) -> Result<Stamp, Errno> {
         Ok(Stamp::default())
     }
+    fn members_changed(&self, _: u64) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn pool_failed(&self) -> Result<(), Errno> {
         Ok(())
     }

@@ -371,6 +371,11 @@ fn read_pool(
             RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
             RecoverError::Read { .. } => (FAILING, ExitStatus::FlashFailed),
             RecoverError::NotAPool
+            | RecoverError::OtherPool { .. }
+            | RecoverError::SameMember { .. }
+            | RecoverError::UsedApart { .. }
+            | RecoverError::MissingAfterCrash { .. }
+            | RecoverError::MissingMember { .. }
             | RecoverError::Damaged { .. }
             | RecoverError::LostSuperblock { .. }
             | RecoverError::LostHistory { .. } => (UNREADABLE, ExitStatus::PoolDamaged),

@@ -7,9 +7,9 @@ use headpond_log::{Log, Mutation};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
-use crate::membership::{MembersChange, Next};
+use crate::membership::Next;
 use crate::purpose::Purpose;
-use crate::request::{Reply, RequestId};
+use crate::request::{MembersChange, Reply, RequestId};
 use crate::store::WRITE_RESERVE;
 
 /// How many slots a member has within so many bytes of its device.
