@@ -178,6 +178,7 @@ fn before_long<T: Send + 'static>(what: &str, does: impl FnOnce() -> T + Send + 
 }
 
 #[test]
+#[ignore = "a take-over syncs the origin first, until Recovered::SYNCS_LATER is on"]
 fn a_take_over_answers_before_the_origin_is_synced_and_a_flush_waits_for_that() {
     let mut pond = Pond::new();
     let (held, origin, mnt) = (pond.at("held"), pond.origin(), pond.mnt());
