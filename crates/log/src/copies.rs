@@ -212,7 +212,7 @@ impl Log {
     #[must_use]
     pub fn is_exposed(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(id);
-        if segment.copy.is_none() && Mutation::RebuildSkips.is_planted(self.mutation) {
+        if Mutation::RebuildSkips.is_planted(self.mutation) {
             return false;
         }
         segment.dirty > 0 && (self.copies_that_work(id) < 2 || segment.copies_differ)

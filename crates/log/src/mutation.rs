@@ -38,7 +38,7 @@ pub enum Mutation {
     OneCopySync,
     /// A device that the list of members calls gone is believed.
     BelieveOldMember,
-    /// What was written while a member was missing gets no second copy later.
+    /// What has one copy after a loss counts as protected, and gets no second one.
     RebuildSkips,
     /// After a member is lost, the pool goes on without a list that says so.
     LossUntold,

@@ -33,6 +33,7 @@ impl Sim<'_> {
 
     fn check_error(&self, asked: &Asked, error: Errno) -> Result<(), String> {
         let excused = match error {
+            Errno::NOSPC if matches!(asked, Asked::Members { .. }) => true,
             Errno::NOSPC => self.world.injected.no_space > 0 || self.world.may_pass_by(),
             Errno::DQUOT => self.scenario.quota_blocks.is_some(),
             Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
