@@ -2,7 +2,7 @@
 //! the metrics over HTTP.
 //!
 //! Keeps true: only root and the daemon's user get answers over the socket, every conversation is bounded in bytes
-//! and time, and none waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `ownership`,
+//! and time, and none waits for storage. Uses `pool`, `devices`, `mounts`, `numbers`, `settings`, `process`, `origin`, `ownership`,
 //! `refusal` and `wording`.
 
 mod client;
@@ -12,8 +12,11 @@ mod flushes;
 mod freeze;
 mod frozen;
 mod http;
+mod members;
 mod operations;
 mod panel;
+mod pool;
+mod pool_shown;
 mod protocol;
 pub(crate) mod rules;
 mod shown;
@@ -23,8 +26,12 @@ mod watch;
 
 pub use client::{Daemon, Frozen};
 pub(crate) use commands::{Event, Phase, Service, outcome};
+pub(crate) use faults::MemberFaults;
 pub(crate) use frozen::Freeze;
 pub(crate) use http::{MetricsServer, Token};
+pub(crate) use members::{DeviceKeeper, PoolMembers, StartedPool, name_devices};
+pub(crate) use pool_shown::listed;
+pub use pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
 pub use protocol::{Answer, ClientCommand, OperationProgress};
 pub use shown::{Decision, FlushShown, RuleShown};
 pub(crate) use socket::{Client, ControlSocket};
