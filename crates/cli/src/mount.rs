@@ -95,7 +95,8 @@ fn plan(args: &MountArgs) -> MountPlan {
     };
     let pool = PoolPlan {
         origin: args.origin.clone(),
-        flash: args.flash.clone(),
+        flashes: args.flash.clone(),
+        redundancy: args.redundancy,
         size: args.size,
         mode: args.mode,
         config: args.config.clone(),
