@@ -242,7 +242,7 @@ mod tests {
         };
         let text = pool.to_string();
         for part in [
-            "removing /nvme/b: 1 MiB of 4 MiB left, 1 KiB/s, 1 min 30 s to go",
+            "removing /nvme/b: 1 MiB of 4 MiB left, 1 KiB/s, 00:01:30 to go",
             "action: headpond pool add /mnt FLASH",
             "/nvme/a   ONLINE    3 GiB  2 GiB  1 MiB   0 B       7",
             "member 0  UNAVAIL",
