@@ -563,7 +563,13 @@ impl Log {
             })
             .collect();
         self.open.put(open);
-        self.write_each(id, heads);
+        let written = self.write_each(id, heads);
+        if stream == Stream::Host
+            && copy.is_some()
+            && let Some(tail) = &mut self.second_tail
+        {
+            tail.waits_for(written);
+        }
     }
 
     const fn segment_head(&self, open: &OpenSegment) -> SegmentHead {
@@ -596,10 +602,11 @@ impl Log {
 
     /// One write that goes to several places. Without any it is as good as done: its member is lost, and others have
     /// what counts.
-    fn write_each(&mut self, segment: SegmentId, places: Vec<(Address, Buf)>) {
+    fn write_each(&mut self, segment: SegmentId, places: Vec<(Address, Buf)>) -> WriteId {
         let id = self.writes.begin(segment, places.iter().map(|(at, _)| *at));
         self.segments.get_mut(segment).under_way += u32::from(!places.is_empty());
         self.io.extend(places.into_iter().map(|(at, data)| LogIo::Write { id, at, data }));
+        id
     }
 
     /// Asks that all entries of the host stream up to now become durable.

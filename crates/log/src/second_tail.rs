@@ -26,8 +26,8 @@
 //! What needs no cover, and why. A death of the process with the rows redone leaves flash as some power cut could: one
 //! that kept all completed writes and these host batches, and of the other writes what it liked. Recovery accepts that,
 //! because each rule for it waits for a sync and not for a write:
-//! - **Heads of segments.** The first batch of a host segment tells its life as well (`scan.rs`), and it is
-//!   completed or redone.
+//! - **Heads of segments.** The first batch of a host segment tells its life as well (`lives.rs`), and it is
+//!   completed or redone. A copy is known by its head alone, so nothing is covered before that is written.
 //! - **Footers.** Without one the segment is walked.
 //! - **Hot and cold streams.** They hold copies of what the origin has. Dirty records that reclaim moves go to the host
 //!   stream, and the segment that they leave is reused only after they are durable (`segments.rs`).
@@ -176,6 +176,11 @@ impl SecondTail {
         if Mutation::FreeSlotEarly.is_planted(self.mutation) {
             self.free(slot);
         }
+    }
+
+    /// Nothing is covered before this write is completed.
+    pub(crate) fn waits_for(&mut self, id: WriteId) {
+        self.uncovered.insert(id);
     }
 
     /// Flash has completed a write.
