@@ -16,11 +16,6 @@ pub(crate) struct Burials {
 }
 
 impl Burials {
-    /// An earlier life has left one: the origin is asked from then on.
-    pub(crate) fn left(&mut self, object: ObjectId, from: Nanos) {
-        self.refused.insert(object, from);
-    }
-
     /// The origin is asked.
     pub(crate) fn begin(&mut self, object: ObjectId) {
         self.under_way += 1;

@@ -20,7 +20,7 @@ use headpond_log::{
 use headpond_map::Slot;
 
 use crate::config::Config;
-use crate::engine::{Engine, Left};
+use crate::engine::Engine;
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenObject};
 use crate::store::Store;
@@ -125,10 +125,6 @@ pub struct Recovered {
     origin_stood: bool,
     /// Members that are not here, and are not needed.
     missing: Vec<MemberId>,
-    /// The last use ended with its process alone, and nobody has synced the origin since.
-    goes_on: bool,
-    /// Objects whose removal at the origin may not be durable.
-    leaving: Vec<ObjectId>,
 }
 
 /// An object that the pool remembers.
@@ -198,8 +194,6 @@ fn replayed(scanned: Scanned, missing: Vec<MemberId>) -> Result<Recovered, Recov
         beyond_gap: scanned.beyond_gap,
         origin_stood: false,
         missing,
-        goes_on: false,
-        leaving: Vec::new(),
     })
 }
 
@@ -303,11 +297,6 @@ impl Recovered {
             let flags = object.state.flags;
             // A time alone is no loss; it may also be what is left of an object whose end was not durable yet.
             let lacks = object.data_dirty_against(object.state.witness.size());
-            if self.goes_on && flags.unlinked && lacks {
-                object.name.note_removed();
-                self.leaving.push(id);
-                return Verdict::Leaving;
-            }
             if flags.unlinked || flags.unanchored || !lacks {
                 self.store.remove(id);
                 return Verdict::Forgotten;
@@ -398,49 +387,8 @@ impl Recovered {
     /// To be called before [`Recovered::reconcile`]: if it is the boot of the last use, the origin
     /// still has what was written there and never synced.
     pub fn booted(&mut self, boot: [u8; 16]) {
-        self.origin_stood = self.goes_on || boot != [0; 16] && boot == self.superblock.boot;
+        self.origin_stood = boot != [0; 16] && boot == self.superblock.boot;
         self.superblock.boot = boot;
-    }
-
-    /// Whether a take-over may leave the sync of the origin for later. Off: in one of some 6,000 histories two processes
-    /// die one after the other, the origin loses its power before the sync that both owed, and a block that counts as
-    /// clean is older there than what was synced (seed 400237 with this on; none in 6,000 with it off).
-    const SYNCS_LATER: bool = false;
-
-    /// The last use ended with its process, and what it acknowledged was in memory that outlived it. So the origin has
-    /// all that was done there, and it need not be synced before [`Recovered::reconcile`], as it must after any other
-    /// end. To be called before that.
-    ///
-    /// What the last use did there with no sync yet, and who still owes the sync:
-    /// - blocks, sizes and times of destage: the log calls them dirty until the origin has synced them. An object that
-    ///   is not trusted may have a size there that only looks right: its next job syncs it.
-    /// - changes past the pool: the log says of the file, before the first one, that it is changed directly
-    ///   (`ObjectFlags::direct`), until it is synced. Nothing else of such a file goes to the log before that.
-    /// - the same of files that the log does not name: each of these counts as changed directly once it is opened, until
-    ///   [`Request::OriginSynced`](crate::Request::OriginSynced). Before that, no flush or stop may say that the origin
-    ///   has everything.
-    /// - a new name: the file's first sync (`ObjectFlags::unanchored`).
-    /// - the removal of a file with dirty data: [`Verdict::Leaving`].
-    ///
-    /// Owners, modes and names are no business of the engine; the ledger has them.
-    ///
-    /// Returns `false` if the origin must be synced after all: on one without birth times a file with dirty data is
-    /// removed. Nobody has it open any more, so a new file may get its number, and would be taken for it as long as the
-    /// log names it.
-    ///
-    /// It is always `false` while `SYNCS_LATER` is.
-    #[must_use]
-    pub fn goes_on(&mut self) -> bool {
-        self.origin_stood = true;
-        if !Self::SYNCS_LATER {
-            return false;
-        }
-        let in_the_way = |object: &Object| {
-            let state = &object.state;
-            state.flags.unlinked && state.identity.lacks_birth() && object.data_dirty_against(state.witness.size())
-        };
-        self.goes_on = !self.store.objects().values().any(in_the_way);
-        self.goes_on
     }
 
     /// What the use that begins acknowledges survives its process, in this memory. To be called before
@@ -468,13 +416,8 @@ impl Recovered {
     /// Takes the pool into use. The first thing that the engine does is to write a checkpoint
     /// of a new epoch; requests wait for it.
     #[must_use]
-    pub fn into_engine(mut self, config: Config, now: Nanos) -> Engine {
-        if self.goes_on {
-            let changing = |object: &&mut Object| object.is_file() && !object.trust.is_trusted();
-            self.store.objects_mut().filter(changing).for_each(|object| object.job.resizes());
-        }
-        let left = Left { missing: self.missing, leaving: self.leaving, owes_origin_sync: self.goes_on };
-        Engine::of_recovered(self.store, self.superblock, config, now, left)
+    pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
+        Engine::of_recovered(self.store, self.superblock, &self.missing, config, now)
     }
 }
 

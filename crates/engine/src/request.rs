@@ -353,9 +353,6 @@ pub enum Request {
     /// Ends a flush early: what is not at the origin yet stays dirty. Answer: [`Reply::Done`], or
     /// [`Errno::NOENT`] when there is no such flush, or no more.
     CancelFlush(FlushId),
-    /// All that an earlier process had done at the origin is durable there: see
-    /// [`Recovered::goes_on`](crate::Recovered::goes_on). Answered by [`Reply::Done`].
-    OriginSynced,
     /// Changes the cache mode. Answer: [`Reply::Done`] when it is in force for every object.
     SetMode(CacheMode),
     /// Changes all other settings, from now on: the mode and the planted bug in it are ignored.

@@ -23,8 +23,6 @@ pub enum Verdict {
     Doubted,
     /// Its file is gone, as it should be or without loss.
     Forgotten,
-    /// The same, but the origin may not have made that durable: the engine asks for it, and then forgets the object.
-    Leaving,
     /// Dirty data, and a file that is not as it was left: the operator must choose.
     Conflict(Conflict),
 }

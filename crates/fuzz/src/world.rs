@@ -79,7 +79,7 @@ impl World {
             let inode = object.state.identity.file().map(|file| file.inode);
             let found: Option<OpenObject> = inode.and_then(|inode| origin.describe(inode)).map(OpenObject::from);
             match (recovered.reconcile(object.object, found.as_ref()), &found) {
-                (Verdict::Forgotten | Verdict::Leaving, _) => continue,
+                (Verdict::Forgotten, _) => continue,
                 (Verdict::Kept | Verdict::Dropped | Verdict::Doubted, _) => {}
                 (Verdict::Conflict(_), found) => {
                     conflicts.extend(inode);

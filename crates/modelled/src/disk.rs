@@ -328,10 +328,6 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.attach_lasting(object, file, again);
     }
 
-    fn attach_removed(&self, object: ObjectId) {
-        self.below.attach_removed(object);
-    }
-
     fn keep_open(&self, object: ObjectId) {
         self.below.keep_open(object);
     }

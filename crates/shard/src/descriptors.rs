@@ -162,11 +162,6 @@ impl DescriptorSlot {
         self.state().life == Life::Gone
     }
 
-    /// The file's last name was gone before.
-    pub(crate) fn never_opens(&self) {
-        self.settle(Life::Gone);
-    }
-
     /// Takes the file out of use and closes it. Waits up to [`IN_USE`] for threads that open it, and as long for its
     /// users. False if it is gone, or is still being opened then.
     fn leave(&self) -> bool {

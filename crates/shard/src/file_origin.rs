@@ -247,7 +247,21 @@ impl FileOrigin {
         let writable = mode != OFlags::RDONLY;
         // Names do not change while their file is being opened, so no change is noted between this and the end.
         let names = self.get(object).map_or_else(|_| Arc::default(), |earlier| earlier.names.clone());
-        let attached = Arc::new(Attached::new(again, writable, names));
+        let attached = Arc::new(Attached {
+            slot: DescriptorSlot::default(),
+            again: Mutex::new(again),
+            kept_open: AtomicBool::new(false),
+            writable,
+            changes: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            anchored: AtomicBool::new(false),
+            names,
+            times: Mutex::new(()),
+            space: OnceLock::new(),
+            refused: RefusedOfFile::default(),
+            tells_writers: OnceLock::new(),
+            removed: OnceLock::new(),
+        });
         let open = self.open.put(&attached, file);
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         let earlier = files.get(&object).filter(|earlier| !earlier.slot.is_gone());
@@ -339,26 +353,6 @@ impl FileOrigin {
         self.directories.changed(parent, &attached.names)?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
-    }
-}
-
-impl Attached {
-    fn new(again: Option<Arc<dyn Reopen>>, writable: bool, names: Arc<NameChanges>) -> Self {
-        Self {
-            slot: DescriptorSlot::default(),
-            again: Mutex::new(again),
-            kept_open: AtomicBool::new(false),
-            writable,
-            changes: AtomicU64::new(0),
-            synced: AtomicU64::new(0),
-            anchored: AtomicBool::new(false),
-            names,
-            times: Mutex::new(()),
-            space: OnceLock::new(),
-            refused: RefusedOfFile::default(),
-            tells_writers: OnceLock::new(),
-            removed: OnceLock::new(),
-        }
     }
 }
 
@@ -607,12 +601,6 @@ impl crate::Origin for FileOrigin {
 
     fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
         self.attach_any(object, file, Some(again));
-    }
-
-    fn attach_removed(&self, object: ObjectId) {
-        let attached = Arc::new(Attached::new(None, false, Arc::default()));
-        attached.slot.never_opens();
-        self.files.write().unwrap_or_else(PoisonError::into_inner).insert(object, attached);
     }
 
     fn keep_open(&self, object: ObjectId) {

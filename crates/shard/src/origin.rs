@@ -131,11 +131,6 @@ pub trait Origin: Send + Sync + 'static {
         self.attach(object, file);
     }
 
-    /// Attaches an object whose file is gone. Its sync makes the removal durable.
-    fn attach_removed(&self, object: ObjectId) {
-        let _ = object;
-    }
-
     /// Keeps the attached file of an object open, if there is one, until a file is attached that need not stay open.
     /// For a file that could not be opened again as it was.
     fn keep_open(&self, object: ObjectId) {

@@ -60,7 +60,7 @@ impl Place {
             let found = named.map(|path| open_file(&path)).find(|found| Some(found.inode) == inode);
             match recovered.reconcile(object.object, found.clone().map(OpenObject::from).as_ref()) {
                 Verdict::Conflict(conflict) => panic!("{conflict:?}"),
-                Verdict::Kept | Verdict::Dropped | Verdict::Doubted | Verdict::Forgotten | Verdict::Leaving => {}
+                Verdict::Kept | Verdict::Dropped | Verdict::Doubted | Verdict::Forgotten => {}
             }
             if let Some(found) = found {
                 let path = self.dir.path().join(String::from_utf8(found.path).unwrap());

@@ -49,9 +49,6 @@ fn given<'a>(readers: &'a mut [Reader<'_>]) -> Vec<Device<'a>> {
     };
     readers.iter_mut().map(device).collect()
 }
-/// Stands for a file that is gone. No file has this number.
-const GONE: FileId = FileId(u32::MAX);
-
 /// A change by others to the origin while headpond was away.
 struct Outside {
     file: FileId,
@@ -214,8 +211,6 @@ impl Sim<'_> {
         let origin_falls = cut.is_some() && rng.chance(500);
         let seen = std::mem::take(&mut self.seen_ctimes);
         self.leave(cut, origin_falls);
-        // The holder has ended as well.
-        self.goes_on = false;
         let clean_stop = self.stopped_well && self.model.is_all_synced() && !self.damaged;
         let free = self.world.origin.free_blocks();
         let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
@@ -305,7 +300,6 @@ impl Sim<'_> {
         if std::mem::take(&mut self.world.disowned) {
             // No other pool gets what was left for this one.
             self.world.outliving.iter().for_each(OutlivingMemory::lose);
-            self.goes_on = false;
             // The operator answers the refusal with a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
             self.world.flash = self.scenario.devices();
@@ -326,10 +320,8 @@ impl Sim<'_> {
         if self.options.members {
             self.try_one_left_behind()?;
         }
-        if !self.goes_on {
-            // As a mount does before it forgets files that are gone: the directory is durable.
-            self.world.origin.sync_directory();
-        }
+        // As a mount does before it forgets files that are gone: the directory is durable.
+        self.world.origin.sync_directory();
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());
@@ -342,11 +334,7 @@ impl Sim<'_> {
             restored.survive_in(outliving.second_tail()?);
         }
         self.summary.gaps += u64::from(restored.beyond_gap() > 0);
-        self.owes_sync = self.goes_on && restored.goes_on();
-        if self.goes_on && !self.owes_sync {
-            self.world.origin.sync_directory();
-        }
-        if !self.owes_sync && !restored.clean_stop() {
+        if !restored.clean_stop() {
             // As control does: no later sync covers direct writes that the pool does not know.
             self.world.origin.sync_all();
         }
@@ -361,7 +349,7 @@ impl Sim<'_> {
             let verdict = restored.reconcile(known.object, found.as_ref());
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
             let same = found.as_ref().is_some_and(|found| found.identity() == known.identity);
-            let gone = matches!(verdict, Verdict::Forgotten | Verdict::Leaving);
+            let gone = matches!(verdict, Verdict::Forgotten);
             match (outside, verdict) {
                 (Some(outside), verdict) if file == Some(outside.file) && same => {
                     self.judge_outside(&mut *restored, &known, outside, &verdict)?;
@@ -392,11 +380,6 @@ impl Sim<'_> {
                     ));
                 }
                 (_, Verdict::Dropped | Verdict::Doubted) => self.summary.dropped += 1,
-                (_, Verdict::Leaving) => {
-                    // A sync of it makes its removal durable, and changes nothing else.
-                    self.world.objects.insert(known.object, GONE);
-                    self.world.leaving.insert(known.object);
-                }
                 _ => {}
             }
             if let (Some(file), Some(found)) = (file, &found)

@@ -176,7 +176,6 @@ impl Fake {
             | Request::ChangeMembers(_)
             | Request::CancelMembersChange
             | Request::CancelFlush(_)
-            | Request::OriginSynced
             | Request::Configure(_) => Vec::new(),
         }
     }
@@ -345,10 +344,6 @@ impl Restored for FakeRestored {
     fn adopt(&mut self, _origin: OriginName) {}
 
     fn booted(&mut self, _boot: [u8; 16]) {}
-
-    fn goes_on(&mut self) -> bool {
-        true
-    }
 
     fn clean_stop(&self) -> bool {
         true

@@ -19,7 +19,6 @@ impl Sim<'_> {
     /// Opens every file, reads it, and checks what was lost and what was not.
     pub(crate) fn observe(&mut self, kept_origin: bool) -> Result<(), String> {
         let names: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
-        let mut back = BTreeSet::new();
         for file in self.model.files() {
             let door = self.doors.get(&file).cloned().unwrap_or_default();
             if names.contains(&file) {
@@ -27,12 +26,6 @@ impl Sim<'_> {
             }
             if door.anchored && !door.unlinked && !self.damaged && !self.meddled_away.contains(&file) {
                 return Err(format!("{file:?} was synced and is gone after the crash"));
-            }
-            if self.owes_sync {
-                // The origin may yet forget the removal.
-                self.doors.entry(file).or_default().unlinked = true;
-                back.insert(file);
-                continue;
             }
             self.model.remove_file(file);
             self.doors.remove(&file);
@@ -44,10 +37,9 @@ impl Sim<'_> {
         let whole = self.damaged || self.thoroughness.all_files();
         self.observing = true;
         for &file in &names {
-            // What is there after a start stays, if the directory was synced.
-            let synced = !self.owes_sync;
+            // What is there after a start stays: the directory was synced.
             let door = self.doors.entry(file).or_default();
-            (door.anchored, door.unlinked) = (door.anchored || synced, false);
+            (door.anchored, door.unlinked) = (true, false);
             self.open(file, false)?;
             self.drain()?;
             let ranges = self.ranges(file, whole, true);
@@ -65,7 +57,7 @@ impl Sim<'_> {
         }
         self.observing = false;
         self.unseen_end = false;
-        let moment = self.model.check_crash(&found, &back, kept_origin)?;
+        let moment = self.model.check_crash(&found, kept_origin)?;
         self.world.trace(|| format!("all files are as they were after event {moment}"));
         // After damage the model would have to guess what is durable: one life is enough. The same holds if the flash
         // failed while this start was made durable: what a read sees now may be in the flash's cache alone, and a

@@ -250,9 +250,6 @@ impl Sim<'_> {
         if self.model.has_failed(file) {
             return self.settle(file);
         }
-        if self.owes_sync && self.late_syncs.chance(100) {
-            self.settle_owed_sync()?;
-        }
         self.light_fuse();
         let size = self.model.some_size(file);
         let limit = self.scenario.file_bytes;

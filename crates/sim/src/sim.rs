@@ -154,11 +154,6 @@ pub(crate) struct Sim<'a> {
     pub(crate) meddled_away: BTreeSet<FileId>,
     /// What memory that outlives the process promises, since the process died and until it is on flash.
     pub(crate) outlived: Option<Moment>,
-    /// The process alone died: the next one does not sync the origin.
-    pub(crate) goes_on: bool,
-    /// It has not been synced since, and when that happens by itself.
-    pub(crate) owes_sync: bool,
-    pub(crate) late_syncs: Rng,
     /// A daemon has ended, and nobody has looked at the files since.
     pub(crate) unseen_end: bool,
     /// What is known of the members.
@@ -200,9 +195,6 @@ impl<'a> Sim<'a> {
             just_let_go: None,
             meddled_away: BTreeSet::new(),
             outlived: None,
-            goes_on: false,
-            owes_sync: false,
-            late_syncs: Rng::for_part(seed, u64::MAX - 16),
             unseen_end: false,
             roster: Roster::default(),
             deaths: Rng::for_part(seed, u64::MAX - 15),
@@ -361,19 +353,8 @@ impl<'a> Sim<'a> {
         self.ask(Asked::SyncAll { moment: self.model.moment(), files }, Request::SyncAll).map(|_| ())
     }
 
-    /// Syncs the origin, as control does after a take-over before it flushes or stops: direct changes of files that the
-    /// log does not name are in no later sync.
-    pub(crate) fn settle_owed_sync(&mut self) -> Result<(), String> {
-        if std::mem::take(&mut self.owes_sync) {
-            self.world.origin.sync_all();
-            self.ask(Asked::Configure, Request::OriginSynced)?;
-        }
-        Ok(())
-    }
-
     /// Flushes everything.
     pub(crate) fn flush(&mut self) -> Result<(), String> {
-        self.settle_owed_sync()?;
         let asked = Asked::Flush { moment: self.model.moment(), files: None };
         self.ask(asked, Request::Flush { id: FlushId(0), scope: FlushScope::All }).map(|_| ())
     }
@@ -381,7 +362,6 @@ impl<'a> Sim<'a> {
     /// Flushes one file.
     pub(crate) fn flush_file(&mut self, file: FileId, id: FlushId) -> Result<(), String> {
         let Some(object) = self.known(file) else { return Ok(()) };
-        self.settle_owed_sync()?;
         let asked = Asked::Flush { moment: self.model.moment(), files: Some(BTreeSet::from([file])) };
         self.ask(asked, Request::Flush { id, scope: FlushScope::Objects(BTreeSet::from([object])) }).map(|_| ())
     }
@@ -392,7 +372,6 @@ impl<'a> Sim<'a> {
     }
 
     pub(crate) fn stop(&mut self) -> Result<(), String> {
-        self.settle_owed_sync()?;
         self.stopping = true;
         self.stopped_well = false;
         self.ask(Asked::Stop { moment: self.model.moment() }, Request::Stop).map(|_| ())

@@ -45,7 +45,6 @@ impl Sim<'_> {
         let known = !std::mem::replace(&mut self.unseen_end, true);
         let promised = if known { Some(self.model.last_logged()) } else { self.outlived };
         self.outlived = promised.filter(|_| stays);
-        self.goes_on = stays;
     }
 
     /// What is left belongs to the last use of the pool: by that a start knows that the pool did not go on without it.
@@ -116,5 +115,4 @@ fn outliving_is_lost(sim: &mut Sim<'_>) {
         outliving.lose();
     }
     sim.outlived = None;
-    sim.goes_on = false;
 }

@@ -87,8 +87,6 @@ pub(crate) trait Restored {
     fn discard(&mut self, object: ObjectId);
     fn adopt(&mut self, origin: OriginName);
     fn booted(&mut self, boot: [u8; 16]);
-    /// The process alone died, so nobody synced the origin. Whether it need not be.
-    fn goes_on(&mut self) -> bool;
     fn clean_stop(&self) -> bool;
     /// The last host batch that counts.
     fn last_host_batch(&self) -> u64;
@@ -234,10 +232,6 @@ impl Restored for Found {
 
     fn booted(&mut self, boot: [u8; 16]) {
         self.recovered.booted(boot);
-    }
-
-    fn goes_on(&mut self) -> bool {
-        self.recovered.goes_on()
     }
 
     fn clean_stop(&self) -> bool {

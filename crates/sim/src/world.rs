@@ -6,7 +6,7 @@
 
 mod losses;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
@@ -84,8 +84,6 @@ pub(crate) struct World {
     /// Directory operations that the engine has asked for, and the name layer has not seen yet.
     pub(crate) names_started: Vec<RequestId>,
     pub(crate) objects: BTreeMap<ObjectId, FileId>,
-    /// Objects whose files were gone at the start. Their numbers may go to other files before that is durable.
-    pub(crate) leaving: BTreeSet<ObjectId>,
     /// Files of which the engine has let go since that was last asked.
     pub(crate) let_go: Vec<(ObjectId, FileId)>,
     /// Files that are being opened: as a mount does, the origin's file is given to its object in the moment of the
@@ -137,7 +135,6 @@ impl World {
             names: BTreeMap::new(),
             names_started: Vec::new(),
             objects: BTreeMap::new(),
-            leaving: BTreeSet::new(),
             let_go: Vec::new(),
             opening: BTreeMap::new(),
             above: None,
@@ -178,7 +175,6 @@ impl World {
             names: self.names.clone(),
             names_started: Vec::new(),
             objects: self.objects.clone(),
-            leaving: self.leaving.clone(),
             let_go: Vec::new(),
             opening: BTreeMap::new(),
             above: None,
@@ -452,7 +448,7 @@ impl World {
             return Ok(outcome);
         }
         if let Effect::OriginSync { object, .. } = &flying.effect
-            && (self.above.is_some() || self.leaving.contains(object))
+            && self.above.is_some()
             && !self.objects.contains_key(object)
         {
             // The engine let go of a file without a name meanwhile, so no request waits for this.
@@ -767,7 +763,6 @@ impl World {
         self.names.clear();
         self.names_started.clear();
         self.objects.clear();
-        self.leaving.clear();
         self.let_go.clear();
         self.opening.clear();
         self.injected = Injected::default();

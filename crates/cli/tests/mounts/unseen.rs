@@ -178,37 +178,6 @@ fn before_long<T: Send + 'static>(what: &str, does: impl FnOnce() -> T + Send + 
 }
 
 #[test]
-#[ignore = "a take-over syncs the origin first, until Recovered::SYNCS_LATER is on"]
-fn a_take_over_answers_before_the_origin_is_synced_and_a_flush_waits_for_that() {
-    let mut pond = Pond::new();
-    let (held, origin, mnt) = (pond.at("held"), pond.origin(), pond.mnt());
-    let environment = [("HEADPOND_ORIGIN_SYNC_WAITS_FOR", held.to_str().unwrap())];
-    let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
-    let (hit, gone) = (pattern(200_000, 1), pattern(100_000, 2));
-    write_and_sync(&mnt.join("hit"), &hit);
-    write_and_sync(&mnt.join("gone"), &gone);
-    fs::remove_file(mnt.join("gone")).unwrap();
-    let marker = fs::read(origin.join(".headpond/marker.json")).unwrap();
-    fs::write(&held, "").unwrap();
-    for round in 0..2_u8 {
-        take_over(&pond, daemon);
-        let (path, expected) = (mnt.join("hit"), hit.clone());
-        assert!(before_long("a read", move || fs::read(path).unwrap() == expected));
-        let path = mnt.join(format!("made{round}"));
-        before_long("synced writes", move || (0..5).for_each(|_| write_and_sync(&path, &[round; 10_000])));
-        assert_eq!(fs::read(origin.join(".headpond/marker.json")).unwrap(), marker, "nothing is written beside it");
-    }
-    let flush = headpond().arg("flush").arg(&mnt).stdout(std::process::Stdio::null()).spawn().unwrap();
-    let mut flush = flush;
-    wait_until("the flush is begun", || !pond.status()["flushes"].as_array().unwrap().is_empty());
-    assert!(flush.try_wait().unwrap().is_none(), "the origin has not said that it has everything");
-    fs::remove_file(&held).unwrap();
-    assert!(flush.wait().unwrap().success());
-    pond.unmount(&[]).ok();
-    assert!(fs::read(origin.join("hit")).unwrap() == hit && !origin.join("gone").exists());
-}
-
-#[test]
 fn no_other_mount_gets_the_origin_while_workers_die() {
     let mut pond = Pond::new();
     let daemon = pond.mount_foreground(&["--size", SIZE]);

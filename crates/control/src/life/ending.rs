@@ -7,13 +7,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Reply, Request};
 use headpond_shard::{Gate, Handle};
 
-use crate::origin::{OriginRoot, OwedSync};
+use crate::origin::OriginRoot;
 use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
 use crate::pool::Superblocks;
 use crate::process::log::log_line;
@@ -85,7 +85,6 @@ pub(crate) struct Ending<'a> {
     pub(crate) handle: &'a Handle,
     pub(crate) root: &'a OriginRoot,
     pub(crate) gate: &'a Arc<Gate>,
-    pub(crate) owed_sync: &'a OwedSync,
 }
 
 impl Ending<'_> {
@@ -93,10 +92,7 @@ impl Ending<'_> {
     /// now.
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
         let flushes = flush.is_some();
-        let flushed = flush.map_or(Ok(()), |is_interrupted| {
-            self.owed_sync.settle(&mut *is_interrupted).map_err(|why| why.to_string())?;
-            self.flush_all(is_interrupted)
-        });
+        let flushed = flush.map_or(Ok(()), |is_interrupted| self.flush_all(is_interrupted));
         // The first of the two makes a quick end durable. The second only speeds up the next start.
         let synced = wait_for(self.handle, Request::SyncAll, STEP);
         let stopped = wait_for(self.handle, Request::Stop, if flushes { STEP } else { CHECKPOINT_WITHIN });
@@ -110,10 +106,6 @@ impl Ending<'_> {
         }
         let is_stopped = stopped.is_ok();
         let mut trouble = flushed.err();
-        // The marker goes only from an origin that is complete.
-        let late = Instant::now() + CHECKPOINT_WITHIN;
-        let origin_synced = self.owed_sync.settle(|| Instant::now() >= late);
-        trouble = trouble.or_else(|| origin_synced.err().filter(|_| !self.gate.is_lost()).map(|why| why.to_string()));
         trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
         trouble = trouble.or_else(|| match stopped {
             Err(Stuck::Late(_)) if !flushes => None,

@@ -27,7 +27,7 @@ use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use super::succession::Left;
 use crate::history::History;
-use crate::origin::{OriginRoot, OwedSync};
+use crate::origin::OriginRoot;
 use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
     MarkerState, MountClaim, ObsoleteNote, hex, keep_up, keep_watch,
@@ -88,7 +88,6 @@ pub(crate) struct RunningPool {
     faults: Option<FaultHandle>,
     superblocks: Superblocks,
     history: History,
-    owed_sync: OwedSync,
     beside: BesideOrigin,
     /// Two threads live as long as these: one keeps the note beside the origin up to date, the other watches the
     /// claim.
@@ -140,7 +139,7 @@ impl<'a> FoundPool<'a> {
         let nameless = NamelessFiles::of(nameless);
         let nameless =
             nameless.map_err(|error| Refusal::from_io("look at files without a name below", root.path(), error))?;
-        let inherited = Inherited { tail, nameless, goes_on: left.is_some(), beat };
+        let inherited = Inherited { tail, nameless, beat };
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
@@ -201,9 +200,6 @@ impl<'a> FoundPool<'a> {
             dirty_bytes: 0,
             claim: Some(ready.claim),
         };
-        if let Some(found) = found.as_ref().filter(|_| ready.goes_on_with_claim) {
-            claim = found.clone();
-        }
         let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, root.path().to_owned()))));
         let origin = open_origin(&root, plan, obsolete.clone(), claim.pool.clone(), gate.clone(), self.budget)?;
         waiting.on(Step::Origin("the files"));
@@ -217,12 +213,7 @@ impl<'a> FoundPool<'a> {
             }
         }
 
-        ready.leaving.iter().for_each(|object| origin.attach_removed(*object));
-        if ready.goes_on_with_claim {
-            marker.is_as_found(found.as_ref(), durable.as_ref())?;
-        } else {
-            marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
-        }
+        marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
         waiting.on(Step::Pool);
         flash.settle();
         if let Err(error) = live.keep() {
@@ -247,11 +238,8 @@ impl<'a> FoundPool<'a> {
             keep_beating(handle.clone(), beat)
                 .map_err(|error| failed("start the thread of the signs of life", error))?;
         }
-        if !ready.goes_on_with_claim {
-            begin(&handle, config, &marker, &mut claim);
-        }
-        let note = begin_note(&handle, &marker, &claim, ready.goes_on_with_claim);
-        let owed_sync = if ready.owes_sync { OwedSync::of(root.clone(), handle.clone()) } else { OwedSync::default() };
+        begin(&handle, config, &marker, &mut claim);
+        let note = begin_note(&handle, &marker, &claim);
         if self.had_failed {
             forget_failure(&handle, &obsolete);
         }
@@ -268,7 +256,6 @@ impl<'a> FoundPool<'a> {
             faults,
             superblocks: self.superblocks,
             history: self.history,
-            owed_sync,
             beside: BesideOrigin { marker, note, claim },
             keeping: [keep, watch],
         };
@@ -295,11 +282,6 @@ impl RunningPool {
     /// The note beside the origin.
     pub(crate) const fn note(&self) -> &Arc<DurableNote> {
         &self.beside.note
-    }
-
-    /// The sync of the origin that a take-over has put off.
-    pub(crate) const fn owed_sync(&self) -> &OwedSync {
-        &self.owed_sync
     }
 
     /// From now on another process keeps the lock of the origin, too.
@@ -340,7 +322,7 @@ impl RunningPool {
     /// Ends the pool. With `flush` the origin first gets everything, unless `flush` returns true, which means: end
     /// now.
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
-        let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate, owed_sync: &self.owed_sync };
+        let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate };
         let mut ended = ending.end(flush);
         ending.settle_marker(self.beside, &self.superblocks, &mut ended);
         drop(self.keeping);
@@ -385,13 +367,10 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
 
 /// The note for this use on how far the log is durable. If it cannot be made, the mount serves all the same: only an
 /// image of the flash from this very use can then not be recognised after a crash.
-///
-/// If a use goes on, the last worker's note counts: it says less than what is durable, and the thread that keeps it up
-/// to date soon replaces it.
-fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker, goes_on: bool) -> Arc<DurableNote> {
+fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<DurableNote> {
     let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
     let note = DurableNote::new(marker.dir().clone(), id);
-    if !goes_on && let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
+    if let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
         log_line(format_args!("{}: {error}", marker.dir().path(DURABLE_FILE).display()));
     }
     Arc::new(note)

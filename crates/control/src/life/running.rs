@@ -132,7 +132,6 @@ impl Running {
         }
         drop(waiting);
         let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
-        pool.owed_sync().begin();
         if let Some(keeper) = heirs.lock_keeper() {
             pool.lock_kept_by(keeper).map_err(failed)?;
         }
@@ -337,7 +336,7 @@ fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
     let service = service.with_faults(pool.faults().cloned()).with_freeze(freeze);
-    service.with_history(pool.history().clone()).with_owed_sync(pool.owed_sync().clone())
+    service.with_history(pool.history().clone())
 }
 
 /// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.

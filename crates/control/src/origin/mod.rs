@@ -1,12 +1,10 @@
 //! The origin, and headpond's own directory in it, both by descriptor.
 //!
-//! Keeps true: no name leads out of the origin, whatever its owner plants there. Uses `refusal`, and `process` for the log.
+//! Keeps true: no name leads out of the origin, whatever its owner plants there. Uses `refusal`.
 
 mod beside;
-mod owed_sync;
 mod root;
 
 pub(crate) use beside::{ATTEMPTS, BesideDir, next_of, peek};
-pub(crate) use owed_sync::{OwedSync, Unsynced};
 pub use root::OriginRoot;
 pub(crate) use root::{identity, look_at};

@@ -220,20 +220,6 @@ impl MarkerHold {
         self.dir.replace(FILE, &text).map_err(failed)
     }
 
-    /// Whether what lies beside the origin is still as this process found it.
-    ///
-    /// # Errors
-    /// [`Refusal::OriginInUse`] if another process has written here since.
-    pub(crate) fn is_as_found(&self, found: Option<&Marker>, durable: Option<&DurableLog>) -> Result<(), Refusal> {
-        // An unreadable marker counts as none here: the operator decided so.
-        let now = match self.read() {
-            Err(Refusal::Marker { .. }) => None,
-            now => now?,
-        };
-        let same = now.as_ref() == found && DurableLog::read(&self.dir)?.as_ref() == durable;
-        if same { Ok(()) } else { Err(in_use(self.dir.root())) }
-    }
-
     /// Takes the origin, if what lies beside it is still as this process found it. A recovery may take long, and a
     /// network file system may give the lock to another host meanwhile. That host has then written here.
     ///
@@ -245,7 +231,14 @@ impl MarkerHold {
         durable: Option<&DurableLog>,
         marker: &Marker,
     ) -> Result<(), Refusal> {
-        self.is_as_found(found, durable)?;
+        // An unreadable marker counts as none here: the operator decided so.
+        let now = match self.read() {
+            Err(Refusal::Marker { .. }) => None,
+            now => now?,
+        };
+        if now.as_ref() != found || DurableLog::read(&self.dir)?.as_ref() != durable {
+            return Err(in_use(self.dir.root()));
+        }
         if found.is_none() && durable.is_some() {
             // Left by a use that had lost the origin. Without a marker it said nothing; with this one it would.
             let file = super::durable::FILE;

@@ -25,9 +25,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::flash::{FlashContent, HeldFlash};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{
-    Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerState, Ownership, PoolHeld, hex, judge,
-};
+use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, Ownership, PoolHeld, hex, judge};
 use crate::process::{Step, Waiting, boot};
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
@@ -51,14 +49,8 @@ pub(crate) struct Ready {
     pub(crate) known: Vec<KnownObject>,
     /// Status change times of files without dirty data.
     pub(crate) kept_times: Vec<KeptTime>,
-    /// Objects whose files are gone. Their syncs make that durable.
-    pub(crate) leaving: Vec<ObjectId>,
-    /// The last worker left the origin without a sync.
-    pub(crate) owes_sync: bool,
     /// The claim of this use. The pool has it from its first checkpoint on.
     pub(crate) claim: Claim,
-    /// The marker has that claim already: it is the last worker's.
-    pub(crate) goes_on_with_claim: bool,
     /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
@@ -137,8 +129,6 @@ pub(crate) struct Inherited {
     pub(crate) tail: Option<SecondTail>,
     /// Files that are open and have no name.
     pub(crate) nameless: NamelessFiles,
-    /// There was one, and it served.
-    pub(crate) goes_on: bool,
     /// Where signs of life are counted.
     pub(crate) beat: Option<&'static AtomicU64>,
 }
@@ -167,7 +157,7 @@ pub(crate) fn make_ready(
     inherited: Inherited,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
-    let Inherited { tail, nameless, goes_on, beat } = inherited;
+    let Inherited { tail, nameless, beat } = inherited;
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan)?;
     waiting.on(Step::Pool);
@@ -199,21 +189,16 @@ pub(crate) fn make_ready(
     if let Some(tail) = tail {
         recovered.survive_in(tail);
     }
-    let goes_on = goes_on && matches!((&ownership, &trust), (Ownership::Same(_), Trust::Left));
-    // Programs wait. Who owes which sync of the origin: see `Recovered::goes_on`, and `OwedSync`.
-    let goes_on = goes_on && recovered.goes_on();
-    if !goes_on {
-        // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
-        // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
-        // names after an orderly stop. This comes before the comparison of files, because the writing may move their
-        // times.
-        let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
-        waiting.on(Step::Sync);
-        root.sync_file_system().map_err(failed)?;
-    }
+    // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
+    // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
+    // names after an orderly stop. This comes before the comparison of files, because the writing may move their
+    // times.
+    let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+    waiting.on(Step::Sync);
+    root.sync_file_system().map_err(failed)?;
     recovered.booted(boot());
     waiting.on(Step::Files);
-    let Settled { files, known, mut kept_times, leaving } = match trust {
+    let Settled { files, known, mut kept_times } = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &nameless, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
             // `--format` of an image decides nothing about its content.
@@ -242,46 +227,20 @@ pub(crate) fn make_ready(
         }
     }
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
-    let went_on = beside.awaited.marker.filter(|_| goes_on).and_then(|marker| claim_to_go_on_with(marker, &recovered));
-    let goes_on_with_claim = went_on.is_some();
-    let claim = match went_on {
-        Some(claim) => claim,
-        None => {
-            let id = random()?;
-            let before = hex(&recovered.superblock().claim);
-            recovered.claim(id);
-            Claim { epoch: recovered.epoch().0, id: hex(&id), before, begun: false, stopped_at: None }
-        }
+    let id = random()?;
+    let claim = Claim {
+        epoch: recovered.epoch().0,
+        id: hex(&id),
+        before: hex(&recovered.superblock().claim),
+        begun: false,
+        stopped_at: None,
     };
+    recovered.claim(id);
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
-    Ok(Ready {
-        recovered,
-        pool,
-        key,
-        mode,
-        pool_bytes,
-        files,
-        known,
-        kept_times,
-        leaving,
-        owes_sync: goes_on,
-        claim,
-        goes_on_with_claim,
-        notes,
-    })
-}
-
-/// The claim of the last worker, with which the next one goes on: then nothing beside the origin need be written and
-/// synced before the first answer. Nobody else had the pool or the origin in between, so it is one use for whoever
-/// judges an image of the pool later: the note of how far the log was durable tells images of that use apart, and batch
-/// numbers go on.
-fn claim_to_go_on_with(marker: &Marker, recovered: &Recovered) -> Option<Claim> {
-    let claim = marker.claim.clone()?;
-    let is_its = claim.begun && claim.stopped_at.is_none() && claim.id == hex(&recovered.superblock().claim);
-    (is_its && marker.state == MarkerState::Mounted).then_some(claim)
+    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
 }
 
 /// Whose the pool is, and how far its data counts.
@@ -445,7 +404,6 @@ struct Settled {
     files: Vec<DirtyFile>,
     known: Vec<KnownObject>,
     kept_times: Vec<KeptTime>,
-    leaving: Vec<ObjectId>,
 }
 
 /// Makes every object agree with its file at the origin, or refuses with all conflicts at once.
@@ -477,10 +435,6 @@ fn settle_objects(
                 false
             }
             Verdict::Forgotten => false,
-            Verdict::Leaving => {
-                settled.leaving.push(object.object);
-                false
-            }
             Verdict::Conflict(conflict) => {
                 let path = shown_path(object, found.as_ref());
                 in_conflict.push(path.clone());

@@ -26,7 +26,6 @@ use super::{Status, faults};
 use crate::history::{EventKind, History, Look};
 use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
-use crate::origin::OwedSync;
 use crate::refusal::Refusal;
 use crate::settings::{LiveSettings, SettingChange, Settings};
 
@@ -79,8 +78,6 @@ pub(crate) struct Service {
     pub(crate) standstill: Arc<Standstill>,
     pub(crate) freeze: Freeze,
     pub(crate) recordings: Recordings,
-    /// The sync of the origin that a take-over has put off.
-    pub(crate) owed_sync: OwedSync,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -119,7 +116,6 @@ impl Service {
             standstill: Arc::default(),
             freeze: Freeze::default(),
             recordings: Recordings::default(),
-            owed_sync: OwedSync::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
             holder: 0,
             lives: 0,
@@ -142,11 +138,6 @@ impl Service {
     /// The same, with the pool's history.
     pub(crate) fn with_history(self, history: History) -> Self {
         Self { history, ..self }
-    }
-
-    /// The same, of a worker that took over.
-    pub(crate) fn with_owed_sync(self, owed_sync: OwedSync) -> Self {
-        Self { owed_sync, ..self }
     }
 
     /// The same, of a worker with a holder, after so many others.

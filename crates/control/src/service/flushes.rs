@@ -16,7 +16,6 @@ use super::operations::StartedOperation;
 use super::protocol::{Answer, OperationProgress};
 use super::shown::FlushShown;
 use crate::numbers::eta_seconds;
-use crate::origin::Unsynced;
 use crate::refusal::Refusal;
 
 /// How long a client waits for the answer that there is no such path.
@@ -71,29 +70,8 @@ impl Service {
         }
     }
 
-    /// Flushes, once the last worker's direct changes are durable at the origin.
     fn submit_flush(&self, id: u64, scope: FlushScope) {
-        if !self.owed_sync.is_open() {
-            return self.submit_to_engine(id, scope);
-        }
-        let service = self.clone();
-        let settle = move || match service.owed_sync.settle(|| service.is_cancelled(id)) {
-            // A cancel is noticed there.
-            Ok(()) | Err(Unsynced::Interrupted) => service.submit_to_engine(id, scope),
-            Err(why) => service.operations.finish(id, OperationProgress::Failed(why.to_string())),
-        };
-        if let Err(error) = std::thread::Builder::new().name("flush-sync".to_owned()).spawn(settle) {
-            let why = format!("cannot start a thread to wait for the origin: {error}");
-            self.operations.finish(id, OperationProgress::Failed(why));
-        }
-    }
-
-    fn is_cancelled(&self, id: u64) -> bool {
-        self.operations.get(id).is_some_and(|known| known.cancelled)
-    }
-
-    fn submit_to_engine(&self, id: u64, scope: FlushScope) {
-        let cancelled = || self.is_cancelled(id);
+        let cancelled = || self.operations.get(id).is_some_and(|known| known.cancelled);
         if cancelled() {
             return self.operations.finish(id, OperationProgress::Cancelled);
         }

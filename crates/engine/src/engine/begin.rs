@@ -119,10 +119,6 @@ impl Engine {
             Request::Flush { id: name, scope } => {
                 self.start_op(id, ObjectId(0), Work::Flush { id: name, scope }, usual)
             }
-            Request::OriginSynced => {
-                self.origin_was_synced();
-                self.answer(id, Reply::Done);
-            }
             Request::CancelFlush(name) => self.cancel(id, name),
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
@@ -287,37 +283,12 @@ impl Engine {
         if !found.is_created() {
             object.state.made_at = self.store.identities().made_at(identity, witness.ctime()).unwrap_or_default();
         }
-        if self.owes_origin_sync && !found.is_created() {
-            object.past.may_have_been_made();
-            object.trust.goes_direct(true);
-        }
         self.store.adopt(id, object);
         if found.is_created() {
             // Who makes a file mostly sets its mode and times next.
             self.status_settles_later(id);
         }
         Ok(id)
-    }
-
-    /// The origin has all that an earlier process did there. Files that were opened since, and that nobody has changed,
-    /// are as they look.
-    fn origin_was_synced(&mut self) {
-        self.owes_origin_sync = false;
-        let waited = |known: &Object| {
-            let untouched = known.past.made() == 0 && !known.past.is_under_way() && !known.job.is_running();
-            known.trust.is_changed_directly() && untouched && !known.is_dirty()
-        };
-        let waited = self.store.objects().iter().filter(|(_, known)| waited(known));
-        let waited: Vec<ObjectId> = waited.map(|(object, _)| *object).collect();
-        for object in waited {
-            self.origin_space.note_synced(&mut self.store, object);
-            let known = self.store.known(object);
-            known.trust.leave();
-            if known.persisted && self.store.takes_writes() {
-                self.store.persist(object);
-            }
-            self.retire(object);
-        }
     }
 
     /// Drops all clean data of an object that nobody uses.

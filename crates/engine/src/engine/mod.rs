@@ -80,20 +80,7 @@ pub struct Engine {
     leaving: LeavingObjects,
     pool_failed: PoolFailed,
     object_room: ObjectRoom,
-    /// An earlier process changed files at the origin that the log does not name, and they are not synced there.
-    owes_origin_sync: bool,
     stats: Stats,
-}
-
-/// What an earlier process left to be done at the origin.
-#[derive(Default)]
-pub(crate) struct Left {
-    /// Members that are not here.
-    pub(crate) missing: Vec<MemberId>,
-    /// Objects whose removal may not be durable.
-    pub(crate) leaving: Vec<ObjectId>,
-    /// Files that the log does not name may have changes that are not synced.
-    pub(crate) owes_origin_sync: bool,
 }
 
 impl Engine {
@@ -125,7 +112,6 @@ impl Engine {
             leaving: LeavingObjects::default(),
             pool_failed: PoolFailed::default(),
             object_room: ObjectRoom::default(),
-            owes_origin_sync: false,
             stats: Stats::default(),
         };
         if !engine.membership.is_settled() {
@@ -142,16 +128,14 @@ impl Engine {
     pub(crate) fn of_recovered(
         mut store: Store,
         superblock: Superblock,
+        missing: &[MemberId],
         config: Config,
         now: Nanos,
-        left: Left,
     ) -> Self {
         store.begins_use(now);
-        let membership = Membership::new(&superblock.members, &left.missing);
+        let membership = Membership::new(&superblock.members, missing);
         let mut engine = Self::new(store, Checkpoints::new(superblock), membership, config, now);
         engine.takes_up_what_is_dirty();
-        left.leaving.iter().for_each(|object| engine.burials.left(*object, now));
-        engine.owes_origin_sync = left.owes_origin_sync;
         engine
     }
 

@@ -1,26 +1,20 @@
 //! Checks what a crash left. All files together must show one moment since the last sync. A file whose writes went to
 //! the origin itself must hold, sector by sector, what may lie there. The model goes on from what was found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{FileModel, Model};
+use super::Model;
 use crate::configuration::{Configuration, Event, Moment, MutationId, step};
 use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::FileId;
 
 impl Model {
-    /// A crash came and the files were read again. `found` has every file that still exists, and `back` those that a
-    /// power cut may bring back.
+    /// A crash came and the files were read again. `found` has every file that still exists.
     ///
     /// On success the model continues from what was found.
-    pub(crate) fn check_crash(
-        &mut self,
-        found: &BTreeMap<FileId, Found>,
-        back: &BTreeSet<FileId>,
-        kept_origin: bool,
-    ) -> Result<Moment, String> {
+    pub(crate) fn check_crash(&mut self, found: &BTreeMap<FileId, Found>, kept_origin: bool) -> Result<Moment, String> {
         let moments = self.events.len() + 1;
         let mut possible: Vec<bool> = (0..moments).map(|moment| moment >= self.floor).collect();
         let mut told = String::new();
@@ -58,9 +52,7 @@ impl Model {
                 continued.insert(file, (*content).clone());
             }
         }
-        let gone: Vec<(FileId, FileModel)> = back.iter().filter_map(|file| Some((*file, self.gone(*file)?))).collect();
         let mut files = std::mem::take(&mut self.files);
-        self.files.extend(gone);
         for (file, content) in continued {
             self.add_file(file, content);
         }
@@ -87,29 +79,6 @@ impl Model {
             mutation.loose = false;
         }
         Ok(moment)
-    }
-
-    /// A file that is removed, should it be back: it holds what it held. If that is not certain, it may hold a part of
-    /// each.
-    fn gone(&self, file: FileId) -> Option<FileModel> {
-        let model = self.files.get(&file)?;
-        let over = |configuration: &Configuration| Configuration { applied: Vec::new(), ..configuration.clone() };
-        let now: Vec<Configuration> = model.now.iter().map(over).collect();
-        let mut gone = FileModel { base: now.clone(), now, ..FileModel::default() };
-        if model.now.len() > 1 || !model.open.is_empty() || self.is_loose(file) {
-            let of_file = self.mutations.iter().filter(|mutation| mutation.file == file);
-            gone.earlier_changes = of_file.map(|mutation| mutation.change).collect();
-            gone.earlier = model.earlier.clone();
-            gone.earlier.extend(model.base.iter().chain(&model.now).map(|configuration| configuration.content.clone()));
-            gone.earlier_sizes = model.earlier_sizes.clone();
-            self.replay(file, |_, configurations, _| {
-                gone.earlier_sizes.extend(configurations.iter().map(|configuration| configuration.content.size));
-                None::<()>
-            });
-            gone.base.truncate(1);
-            gone.now.truncate(1);
-        }
-        Some(gone)
     }
 
     fn is_loose(&self, file: FileId) -> bool {

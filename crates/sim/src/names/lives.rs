@@ -255,7 +255,7 @@ impl Run {
             with(|env| env.model.remove_file(file));
         }
         self.unseen_end = false;
-        let moment = with(|env| env.model.check_crash(&found, &std::collections::BTreeSet::new(), kept_origin))?;
+        let moment = with(|env| env.model.check_crash(&found, kept_origin))?;
         with(|env| {
             env.world.trace(|| format!("all files are as they were after event {moment}"));
             env.faults = faults;
