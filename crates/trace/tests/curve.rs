@@ -1,11 +1,15 @@
 //! The curve of pool sizes, on loads whose answer is known, and against an exact LRU of its own.
 
+mod random;
+
 use std::collections::HashMap;
 
 use headpond_base::{Class, Nanos, ObjectId, UnixNanos};
 use headpond_policy::{Admission, Policy};
 use headpond_recording::{AskedKind, AskedRequest, Pulled, TraceEncoder, TraceHead, WhyEnded};
 use headpond_trace::{Format, LoadOptions, LoadedTrace, ReplayedPool, SizePoint, first_reads, knee, size_point};
+
+use crate::random::Random;
 
 const SHARE: f64 = 0.1;
 
@@ -20,24 +24,6 @@ fn points(load: &LoadedTrace, sample: u32, policy: Policy, sizes: &[u64]) -> Vec
 fn knee_of(points: &[SizePoint]) -> u64 {
     let misses: Vec<_> = points.iter().map(|point| (point.size_blocks, point.read_misses)).collect();
     points[knee(&misses, SHARE).expect("there are points")].size_blocks
-}
-
-/// Xorshift (Marsaglia, 2003).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// Of `keys` keys, the first ones most often: about as Zipf says, with this exponent below 1.
-    fn zipf(&mut self, keys: u64, exponent: f64) -> u64 {
-        let share = self.below(1 << 53) as f64 / (1_u64 << 53) as f64;
-        (keys as f64 * share.powf(1.0 / (1.0 - exponent))) as u64
-    }
 }
 
 fn zipf(references: u64) -> Vec<u64> {

@@ -4,35 +4,17 @@
 //! Every load is the same on every machine: the random numbers come from a seed.
 
 mod lirs;
+mod random;
 
 use headpond_policy::{Admission, Policy};
 use headpond_trace::{CacheSize, LoadedTrace, ReplayOutcome, replay};
+
+use crate::random::Random;
 
 const FIXED: [Policy; 4] = [Policy::Fifo, Policy::Lru, Policy::S3Fifo, Policy::WTinyLfu];
 /// Shares of the footprint, in percent.
 const SIZES: [f64; 2] = [5.0, 20.0];
 const REFERENCES: u64 = 250_000;
-
-/// Xorshift (Marsaglia, 2003).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-
-    fn share(&mut self) -> f64 {
-        self.below(1 << 53) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Of `keys` keys, the first ones most often: about as Zipf says, with this exponent below 1.
-    fn zipf(&mut self, keys: u64, exponent: f64) -> u64 {
-        (keys as f64 * self.share().powf(1.0 / (1.0 - exponent))) as u64
-    }
-}
 
 /// Keys of loads that shall not meet begin here.
 const ELSEWHERE: u64 = 1 << 40;
