@@ -20,10 +20,14 @@ impl Log {
     /// Sets how many members have each host batch, from the next segment on.
     pub fn set_redundancy(&mut self, redundancy: Redundancy) {
         if self.redundancy != redundancy {
-            self.may_have_weak |= self.several;
+            self.may_have_weak |= self.has_had_several_members();
             self.redundancy = redundancy;
             self.leave_lone_segments();
         }
+    }
+
+    const fn has_had_several_members(&self) -> bool {
+        !self.segments.addresses().is_of_one_member()
     }
 
     /// Host batches go to segments with copies, where the open ones have none.
@@ -99,7 +103,7 @@ impl Log {
     /// Whether host segments should have a copy, and too few members work for that.
     #[must_use]
     pub fn lacks_members(&self) -> bool {
-        self.redundancy == Redundancy::Mirror && self.several && !self.mirrors()
+        self.redundancy == Redundancy::Mirror && self.has_had_several_members() && !self.mirrors()
     }
 
     /// The most blocks that can hold data: all of the members that take new segments.
@@ -162,6 +166,17 @@ impl Log {
                 places.get(attempt).copied()
             }
         }
+    }
+
+    /// The same for a read that must go somewhere: where no place is worth a try, to one that refuses it or has other bytes.
+    ///
+    /// # Panics
+    /// When the location is in no segment.
+    #[must_use]
+    pub fn address_to_read(&self, location: Location, attempt: usize) -> Address {
+        let refuses = || self.segments.places(self.geometry.segment_of(location), location).next();
+        let place = self.place_to_read(location, attempt).or_else(refuses);
+        place.unwrap_or_else(|| self.segments.addresses().of(location))
     }
 
     /// Records that a member refused a write or a sync, of the log or of another part. Either the pool goes on without
@@ -323,7 +338,6 @@ impl Log {
     /// A member has new slots, or is new itself. They are the homes of new segments, which [`Log::admit`] opens to use.
     pub fn extend(&mut self, id: MemberId, member: &Member) {
         self.health.add(id);
-        self.several |= self.health.working().len() > 1;
         self.segments.extend(id, member);
         self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");
     }
@@ -335,7 +349,7 @@ impl Log {
         if !self.health.works(member) {
             return false;
         }
-        self.may_have_weak |= self.several;
+        self.may_have_weak |= self.has_had_several_members();
         self.segments.admit(member, slots);
         self.leave_lone_segments();
         true

@@ -27,6 +27,7 @@ use headpond_format::{
     verify_packed,
 };
 use headpond_map::PackedPlace;
+use smallvec::SmallVec;
 
 use crate::buffers::Buffers;
 use crate::health::Health;
@@ -94,8 +95,6 @@ pub struct Log {
     /// Since a member was lost, and until its loss is known elsewhere: what requests hear.
     pub(crate) held: Option<Sequence>,
     pub(crate) redundancy: Redundancy,
-    /// The pool has, or has had, several members.
-    pub(crate) several: bool,
     pub(crate) may_have_weak: bool,
     /// Host batches have one copy, and no superblock says so.
     pub(crate) lone_batches: bool,
@@ -114,6 +113,7 @@ impl Log {
         let before = Sequence(start.next_sequence.0 - 1);
         let last_batch = BatchNumber(start.next_batch.0 - 1);
         let health = Health::new(&start.members);
+        let may_have_weak = !start.addresses.is_of_one_member();
         Self {
             pool: start.pool,
             geometry: start.geometry,
@@ -136,8 +136,7 @@ impl Log {
             durable: before,
             held: None,
             redundancy: Redundancy::None,
-            several: start.several,
-            may_have_weak: start.several,
+            may_have_weak,
             lone_batches: false,
             durable_all: before,
             synced_batch: last_batch,
@@ -502,7 +501,7 @@ impl Log {
         {
             tail.closed(self.writes.next(), &places, &head, &data);
         }
-        self.write(id, at, data);
+        self.write(id, &places, &data);
         self.open.pass(stream);
     }
 
@@ -521,7 +520,8 @@ impl Log {
         let footer_blocks = (footer.len() / BLOCK) as u32;
         self.segments.get_mut(open.id).state = SegmentState::Sealed;
         let at = self.geometry.first_location(open.id).plus(self.geometry.segment_blocks() - footer_blocks);
-        self.write(open.id, at, BufMut::copy_of(&footer).freeze());
+        let places = self.places_to_write(open.id, at);
+        self.write(open.id, &places, &BufMut::copy_of(&footer).freeze());
     }
 
     /// Seals every open segment, so that the pool can be closed.
@@ -553,7 +553,7 @@ impl Log {
         let first = self.geometry.first_location(id);
         self.buffers.forget(first, self.geometry.segment_blocks());
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());
-        let heads: Vec<(Address, Buf)> = self
+        let (places, heads): (SmallVec<[Address; 2]>, SmallVec<[Buf; 2]>) = self
             .segments
             .keepers(id)
             .map(|keeper| {
@@ -561,9 +561,9 @@ impl Log {
                 encode_segment_head(&self.segment_head(&open), &self.placement(&open, keeper), &mut head);
                 (self.segments.addresses().within(keeper, first), head.freeze())
             })
-            .collect();
+            .unzip();
         self.open.put(open);
-        let written = self.write_each(id, heads);
+        let written = self.write_each(id, &places, |which| heads[which].clone());
         if stream == Stream::Host
             && copy.is_some()
             && let Some(tail) = &mut self.second_tail
@@ -590,22 +590,21 @@ impl Log {
         Placement { owner: self.owner, here, layout, writer, writer_segment: open.id }
     }
 
-    fn write(&mut self, segment: SegmentId, at: Location, data: Buf) {
-        let places = self.places_to_write(segment, at);
-        self.write_each(segment, places.into_iter().map(|place| (place, data.clone())).collect());
+    fn write(&mut self, segment: SegmentId, places: &[Address], data: &Buf) {
+        self.write_each(segment, places, |_| data.clone());
     }
 
     /// The places of a block on members that work. At least one while the pool takes writes.
-    pub(crate) fn places_to_write(&self, segment: SegmentId, at: Location) -> Vec<Address> {
+    pub(crate) fn places_to_write(&self, segment: SegmentId, at: Location) -> SmallVec<[Address; 2]> {
         self.segments.places(segment, at).filter(|place| self.health.works(place.member)).collect()
     }
 
     /// One write that goes to several places. Without any it is as good as done: its member is lost, and others have
     /// what counts.
-    fn write_each(&mut self, segment: SegmentId, places: Vec<(Address, Buf)>) -> WriteId {
-        let id = self.writes.begin(segment, places.iter().map(|(at, _)| *at));
+    fn write_each(&mut self, segment: SegmentId, places: &[Address], data: impl Fn(usize) -> Buf) -> WriteId {
+        let id = self.writes.begin(segment, places.iter().copied());
         self.segments.get_mut(segment).under_way += u32::from(!places.is_empty());
-        self.io.extend(places.into_iter().map(|(at, data)| LogIo::Write { id, at, data }));
+        self.io.extend(places.iter().enumerate().map(|(which, at)| LogIo::Write { id, at: *at, data: data(which) }));
         id
     }
 

@@ -150,7 +150,6 @@ fn scan_from(
             addresses,
             members: here,
             take_new,
-            several: superblock.members.given() > 1,
             owner: superblock.owner,
             epoch,
             next_sequence,

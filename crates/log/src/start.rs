@@ -47,8 +47,6 @@ pub struct LogStart {
     pub members: Vec<MemberId>,
     /// Those of them that take new segments, and in how many of their slots, from the first.
     pub take_new: Vec<(MemberId, u32)>,
-    /// The pool has, or has had, several members.
-    pub several: bool,
     /// The owner that writes.
     pub owner: OwnerNumber,
     /// The present use of the pool.

@@ -247,7 +247,7 @@ impl Reclaiming<'_> {
         let log = self.store.log();
         let blocks = log.geometry().segment_blocks() - u32::try_from(len / BLOCK).expect("a segment is at most 64 MiB");
         let end = log.geometry().first_location(segment).plus(blocks);
-        let at = log.place_to_read(end, 0).unwrap_or_else(|| log.segments().addresses().of(end));
+        let at = log.address_to_read(end, 0);
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }

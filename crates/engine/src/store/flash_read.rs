@@ -55,10 +55,7 @@ impl Store {
     pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, again: bool, purpose: Purpose) {
         let segment = self.segment_of(stretch.from());
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let at = self.log.place_to_read(stretch.from(), usize::from(again));
-        // A member that is gone refuses it.
-        let at = at.or_else(|| self.log.segments().places(segment, stretch.from()).next());
-        let at = at.unwrap_or_else(|| self.log.segments().addresses().of(stretch.from()));
+        let at = self.log.address_to_read(stretch.from(), usize::from(again));
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
         outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
     }
