@@ -59,7 +59,7 @@ enum CheckpointStage {
     /// Goes on with this object, here.
     Walking(ObjectId, At),
     /// Is given up for its length or its list, and begun again once nothing of it is under way.
-    TooLong,
+    GivenUp,
     /// Waits for everything up to here to be durable.
     Settling(Sequence),
     /// Waits for its own bytes to be durable.
@@ -227,7 +227,7 @@ impl Checkpoints {
         if self.running.is_none() && self.is_due(of) {
             self.begin(of, false);
         }
-        let given_up = |running: &Running| matches!(running.stage, CheckpointStage::TooLong) && running.under_way == 0;
+        let given_up = |running: &Running| matches!(running.stage, CheckpointStage::GivenUp) && running.under_way == 0;
         if self.running.as_ref().is_some_and(given_up) {
             self.begin(of, true);
         }
@@ -349,7 +349,7 @@ impl Checkpoints {
     /// Whether changes have to wait, so that what is dirty does not change while all of it is written down.
     pub(crate) fn hold_changes(&self) -> bool {
         self.running.as_ref().is_some_and(|running| {
-            matches!(running.stage, CheckpointStage::TooLong)
+            matches!(running.stage, CheckpointStage::GivenUp)
                 || running.selection.bare && matches!(running.stage, CheckpointStage::Walking(..))
         })
     }
@@ -365,14 +365,12 @@ impl Checkpoints {
             }
             CheckpointStage::SyncingBody if running.under_way == 0 => {
                 let superblock = self.next_superblock(of, running);
-                let is_new = |member: &MemberId| self.superblock.members.get(*member).is_none();
-                let new: Vec<MemberId> = running.members(of.store).into_iter().filter(is_new).collect();
+                let new: Vec<MemberId> = running.members(of.store).into_iter().filter(|id| self.is_new(*id)).collect();
                 running.stage = CheckpointStage::WritingToNew;
                 self.write_superblock(running, &new, &superblock, superblock_slot(&superblock));
                 running.superblock = Some(superblock);
                 if new.is_empty() {
-                    running.stage = CheckpointStage::SyncingNew;
-                    self.go_on(of, running);
+                    self.write_to_all(of, running);
                 }
             }
             CheckpointStage::WritingToNew if running.under_way == 0 => {
@@ -380,21 +378,7 @@ impl Checkpoints {
                 running.under_way = 1;
                 self.asks.push(Ask::Sync);
             }
-            CheckpointStage::SyncingNew if running.under_way == 0 => {
-                let is_new = |member: &MemberId| self.superblock.members.get(*member).is_none();
-                let in_use = running.list.iter().filter(|(_, row)| row.state != MemberState::Gone).map(|(id, _)| id);
-                if in_use.filter(is_new).any(|member| !of.store.log().works(member)) {
-                    // A new member is lost already. What its superblock names must not be mistaken for what comes.
-                    self.superblock.counter += 2;
-                    running.stage = CheckpointStage::TooLong;
-                    return;
-                }
-                running.stage = CheckpointStage::WritingSuperblock;
-                if let Some(superblock) = running.superblock.clone() {
-                    let members = running.members(of.store);
-                    self.write_superblock(running, &members, &superblock, superblock_slot(&superblock));
-                }
-            }
+            CheckpointStage::SyncingNew if running.under_way == 0 => self.write_to_all(of, running),
             CheckpointStage::WritingSuperblock if running.under_way == 0 => {
                 running.stage = CheckpointStage::SyncingSuperblock;
                 running.under_way = 1;
@@ -410,6 +394,27 @@ impl Checkpoints {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether the last superblock that counts does not have this member.
+    fn is_new(&self, member: MemberId) -> bool {
+        self.superblock.members.get(member).is_none()
+    }
+
+    /// All new members have the superblock: the others get it.
+    fn write_to_all(&mut self, of: &Of<'_>, running: &mut Running) {
+        let is_lost = |member| self.is_new(member) && !of.store.log().works(member);
+        if running.list.iter().any(|(member, row)| row.state != MemberState::Gone && is_lost(member)) {
+            // A new member is lost already. What its superblock names must not be mistaken for what comes.
+            self.superblock.counter += 2;
+            running.stage = CheckpointStage::GivenUp;
+            return;
+        }
+        running.stage = CheckpointStage::WritingSuperblock;
+        if let Some(superblock) = running.superblock.clone() {
+            let members = running.members(of.store);
+            self.write_superblock(running, &members, &superblock, superblock_slot(&superblock));
         }
     }
 
@@ -450,7 +455,7 @@ impl Checkpoints {
             let Some((&found, object)) = of.store.objects().range(id..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
                 return if is_too_long(of.store, running) {
-                    running.stage = CheckpointStage::TooLong
+                    running.stage = CheckpointStage::GivenUp
                 } else {
                     self.end_walk(of, running)
                 };
@@ -512,7 +517,7 @@ impl Checkpoints {
             };
         }
         if is_too_long(of.store, running) {
-            running.stage = CheckpointStage::TooLong;
+            running.stage = CheckpointStage::GivenUp;
             return;
         }
         let rest = running.buffer.split_off(running.buffer.len() / BLOCK * BLOCK);

@@ -82,12 +82,12 @@ fn kept_of(data_blocks: u64, usable: u64) -> u64 {
 #[must_use]
 pub fn blocks_kept_by(pool_bytes: u64, host_segments: usize) -> Option<u64> {
     let geometry = Geometry::for_bytes(pool_bytes).ok()?;
-    Some(kept_of(geometry.data_blocks(), usable_blocks(&geometry, host_segments)))
+    let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+    Some(kept_of(geometry.data_blocks(), usable_blocks(&geometry, segments, host_segments)))
 }
 
-/// Blocks of the segments that are not held free.
-pub(crate) fn usable_blocks(geometry: &Geometry, host_segments: usize) -> u64 {
-    let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+/// Blocks of those of so many segments that are not held free.
+pub(crate) fn usable_blocks(geometry: &Geometry, segments: usize, host_segments: usize) -> u64 {
     segments.saturating_sub(held_free(segments, host_segments)) as u64 * u64::from(geometry.segment_blocks())
 }
 

@@ -12,7 +12,7 @@
 //!   start believes a member that is not on it, alone or with others.
 //! - Until then a lost member holds up every answer that something is durable, and a new one gets no segment.
 
-use headpond_base::{Errno, MemberId, Nanos};
+use headpond_base::{MemberId, Nanos};
 use headpond_format::{MemberState, Members};
 
 use crate::request::{MembersChange, RequestId};
@@ -29,15 +29,6 @@ enum Stage {
     Listing,
     /// The origin's side is being told of it.
     Telling,
-}
-
-/// What is to be done now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// Nothing.
-    Nothing,
-    /// The origin's side is to be told of this generation. It is being told from here on.
-    Tell(u64),
 }
 
 /// The list of members that is wanted. Owned by the engine.
@@ -96,13 +87,14 @@ impl Membership {
         self.stage = Stage::Listing;
     }
 
-    /// A checkpoint with this list counts here.
-    pub(crate) fn counts(&mut self, list: &Members) -> Next {
+    /// A checkpoint with this list counts here. If it is the one that is wanted: the generation that the origin's side
+    /// is to be told now. It is being told from here on.
+    pub(crate) fn counts(&mut self, list: &Members) -> Option<u64> {
         if self.stage != Stage::Listing || *list != self.wanted {
-            return Next::Nothing;
+            return None;
         }
         self.stage = Stage::Telling;
-        Next::Tell(list.generation())
+        Some(list.generation())
     }
 
     /// The origin's side has answered. Returns whether the list that is wanted counts.
@@ -128,13 +120,13 @@ impl Membership {
         (self.stage == Stage::Telling).then(|| self.wanted.generation())
     }
 
-    /// A request asks for a change. Fails if another is under way.
-    pub(crate) fn ask(&mut self, request: RequestId, change: MembersChange) -> Result<(), Errno> {
-        if self.asked.is_some() {
-            return Err(Errno::BUSY);
-        }
+    /// A request asks for a change.
+    ///
+    /// # Panics
+    /// When another is under way.
+    pub(crate) fn ask(&mut self, request: RequestId, change: MembersChange) {
+        assert!(self.asked.is_none(), "one change of the members at a time");
         self.asked = Some((request, change));
-        Ok(())
     }
 
     /// The change that was asked for.

@@ -12,7 +12,7 @@ use headpond_engine::{
 use headpond_format::{Address, MemberState, OriginName};
 
 use crate::scenario::Scenario;
-use crate::under_test::{Known, ListChange, Maker, MemberNow, Refusal, Restored, UnderTest};
+use crate::under_test::{Known, Maker, MemberNow, Refusal, Restored, UnderTest};
 
 /// Planted bugs of the fake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -299,8 +299,6 @@ impl UnderTest for Fake {
     fn durable_host_batch(&self) -> u64 {
         0
     }
-
-    fn change_members(&mut self, _id: RequestId, _change: ListChange) {}
 
     fn members(&self) -> Vec<MemberNow> {
         Vec::new()

@@ -9,7 +9,7 @@
 //! - After a crash the list of members is the old one or the new one, and a change that was answered is in it.
 
 use headpond_base::MemberId;
-use headpond_engine::RequestId;
+use headpond_engine::{MembersChange, Request, RequestId};
 use headpond_format::{Member, MemberName, MemberState};
 
 use crate::devices::{Device, Health};
@@ -17,7 +17,7 @@ use crate::flash::Layout;
 use crate::rng::Rng;
 use crate::roster::Change;
 use crate::sim::{Asked, Sim};
-use crate::under_test::{ListChange, Refusal, Restored};
+use crate::under_test::{Refusal, Restored};
 
 /// The most members that a pool has here at once.
 const MEMBERS_MOST: usize = 5;
@@ -57,7 +57,7 @@ impl Sim<'_> {
     fn change_members(&mut self, rng: &mut Rng) -> Result<(), String> {
         let busy = self.requests.values().any(|asked| matches!(asked, Asked::Members { .. }));
         if busy && rng.chance(200) {
-            return self.ask_members(Change::TakeBack, ListChange::TakeBack);
+            return self.ask_members(Change::TakeBack, Request::CancelMembersChange);
         }
         let Some(core) = self.world.core.as_ref().filter(|_| !busy && !self.stopping) else { return Ok(()) };
         let states = core.members();
@@ -73,13 +73,13 @@ impl Sim<'_> {
             0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
             3..6 if in_use.len() > 1 && !lost => {
                 let member = *rng.pick(&in_use);
-                self.ask_members(Change::Remove { member }, ListChange::Remove(member))
+                self.ask_change(Change::Remove { member }, MembersChange::Remove(member))
             }
             6 if !in_use.is_empty() && !lost => {
                 let member = *rng.pick(&in_use);
                 let layout = self.layout(member)?;
                 let bytes = layout.start + rng.between(1, layout.slots) * layout.segment_bytes;
-                self.ask_members(Change::Shrink { member, bytes }, ListChange::Shrink { member, bytes })
+                self.ask_change(Change::Shrink { member, bytes }, MembersChange::Shrink { member, bytes })
             }
             7.. if !in_use.is_empty() => {
                 let member = *rng.pick(&in_use);
@@ -87,7 +87,7 @@ impl Sim<'_> {
                 let flash = &mut self.world.flash.all_mut()[device].flash;
                 flash.grow(rng.between(1, 10));
                 let bytes = flash.bytes();
-                self.ask_members(Change::Grow, ListChange::Grow { member, bytes })
+                self.ask_change(Change::Grow, MembersChange::Grow { member, bytes })
             }
             _ => Ok(()),
         }
@@ -97,12 +97,16 @@ impl Sim<'_> {
         self.world.flash.of(member)?.flash.layout().ok_or_else(|| format!("{member:?} has no segments"))
     }
 
-    fn ask_members(&mut self, change: Change, request: ListChange) -> Result<(), String> {
+    fn ask_change(&mut self, change: Change, asked: MembersChange) -> Result<(), String> {
+        self.ask_members(change, Request::ChangeMembers(asked))
+    }
+
+    fn ask_members(&mut self, change: Change, request: Request) -> Result<(), String> {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.world.trace(|| format!("ask   {id:?} {change:?} {request:?}"));
         self.requests.insert(id, Asked::Members { change });
-        self.world.submit_members(id, request)?;
+        self.world.submit(id, request)?;
         self.answers()
     }
 
@@ -127,7 +131,7 @@ impl Sim<'_> {
         self.roster.names += 1;
         let name = MemberName([100 + self.roster.names; 16]);
         let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start };
-        self.ask_members(Change::Add { member }, ListChange::Add(row))
+        self.ask_change(Change::Add { member }, MembersChange::Add(row))
     }
 
     /// A change of the list is answered.

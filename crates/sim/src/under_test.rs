@@ -3,10 +3,10 @@
 use headpond_base::{Buf, CacheMode, MemberId, Nanos, ObjectId};
 use headpond_claim::ownership::Drawn;
 use headpond_engine::{
-    Config, Device, Effect, Engine, MembersChange, Mutation, OpenObject, Outcome, Present, RecoverError, Recovered,
-    Request, RequestId, SecondTail, Ticket, Verdict, format_members, format_pool, recover_members,
+    Config, Device, Effect, Engine, Mutation, OpenObject, Outcome, Present, RecoverError, Recovered, Request,
+    RequestId, SecondTail, Ticket, Verdict, format_members, format_pool, recover_members,
 };
-use headpond_format::{Address, Identity, Member, MemberName, MemberState, OriginName, Witness};
+use headpond_format::{Address, Identity, MemberName, MemberState, OriginName, Witness};
 
 use crate::scenario::{POOL, Scenario};
 
@@ -25,7 +25,6 @@ pub(crate) trait UnderTest {
     fn sequential_writes(&self) -> Option<u64>;
     /// The last host batch that it says is durable.
     fn durable_host_batch(&self) -> u64;
-    fn change_members(&mut self, id: RequestId, change: ListChange);
     /// All members that the pool has had, in the order of their numbers.
     fn members(&self) -> Vec<MemberNow>;
     /// Dirty blocks that fewer members have than they should.
@@ -50,23 +49,6 @@ pub(crate) struct Known {
     pub(crate) left_ctime: Option<i64>,
     /// Everything that recovery says about it, to compare two recoveries.
     pub(crate) told: String,
-}
-
-/// Another list of members.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ListChange {
-    Add(Member),
-    Grow {
-        member: MemberId,
-        bytes: u64,
-    },
-    Shrink {
-        member: MemberId,
-        bytes: u64,
-    },
-    Remove(MemberId),
-    /// The change that is under way is taken back.
-    TakeBack,
 }
 
 /// A member, as the engine sees it.
@@ -156,17 +138,6 @@ impl UnderTest for Engine {
 
     fn durable_host_batch(&self) -> u64 {
         self.stats().durable_host_batch
-    }
-
-    fn change_members(&mut self, id: RequestId, change: ListChange) {
-        let request = match change {
-            ListChange::Add(member) => Request::ChangeMembers(MembersChange::Add(member)),
-            ListChange::Grow { member, bytes } => Request::ChangeMembers(MembersChange::Grow { member, bytes }),
-            ListChange::Shrink { member, bytes } => Request::ChangeMembers(MembersChange::Shrink { member, bytes }),
-            ListChange::Remove(member) => Request::ChangeMembers(MembersChange::Remove(member)),
-            ListChange::TakeBack => Request::CancelMembersChange,
-        };
-        Self::submit(self, id, request);
     }
 
     fn members(&self) -> Vec<MemberNow> {

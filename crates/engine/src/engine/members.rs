@@ -7,7 +7,6 @@ use headpond_log::{Log, Mutation};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
-use crate::membership::Next;
 use crate::purpose::Purpose;
 use crate::request::{MembersChange, Reply, RequestId};
 use crate::store::WRITE_RESERVE;
@@ -48,7 +47,7 @@ impl Engine {
 
     /// The list of members that is wanted has come to count here.
     pub(crate) fn list_counts(&mut self, list: &Members) {
-        if let Next::Tell(generation) = self.membership.counts(list) {
+        if let Some(generation) = self.membership.counts(list) {
             self.tell_of_members(generation);
         }
     }
@@ -67,18 +66,16 @@ impl Engine {
 
     /// A request to change the members.
     pub(crate) fn change_members(&mut self, id: RequestId, change: MembersChange) {
-        let refusal = if !self.membership.is_settled() || self.membership.asked().is_some() {
-            Some(Errno::BUSY)
+        let begun = if !self.membership.is_settled() || self.membership.asked().is_some() {
+            Err(Errno::BUSY)
         } else if !self.store.takes_writes() {
-            Some(Errno::IO)
+            Err(Errno::IO)
         } else {
-            self.begin_members_change(change).err()
+            self.begin_members_change(change)
         };
-        if let Some(errno) = refusal {
-            return self.answer(id, Reply::Failed(errno));
-        }
-        if let Err(errno) = self.membership.ask(id, change) {
-            self.answer(id, Reply::Failed(errno));
+        match begun {
+            Ok(()) => self.membership.ask(id, change),
+            Err(errno) => self.answer(id, Reply::Failed(errno)),
         }
     }
 

@@ -27,7 +27,7 @@ use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::ops::status::SettlingStatus;
 use crate::gather::Gather;
-use crate::keep::{Keep, Keeping};
+use crate::keep::{Keep, Keeping, usable_blocks};
 use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
@@ -54,9 +54,8 @@ const COUNTED_BY_WALK: usize = 32;
 
 /// Blocks that a pool has room for, and those of segments that are not held free.
 fn room_of(store: &Store, host_segments: usize) -> (u64, u64) {
-    let segments = store.log().segments().usable();
-    let usable = segments.saturating_sub(crate::store::held_free(segments, host_segments));
-    (store.log().data_blocks(), usable as u64 * u64::from(store.log().geometry().segment_blocks()))
+    let log = store.log();
+    (log.data_blocks(), usable_blocks(log.geometry(), log.segments().usable(), host_segments))
 }
 
 /// The engine of one pool. See the crate's documentation.

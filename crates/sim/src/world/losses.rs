@@ -4,12 +4,10 @@
 use std::collections::BTreeSet;
 
 use headpond_base::MemberId;
-use headpond_engine::RequestId;
 use headpond_format::MemberState;
 
 use super::World;
 use crate::scenario::Scenario;
-use crate::under_test::ListChange;
 
 /// The one device of a pool that mirrors whose reads fail and whose bits rot.
 const FRAIL: usize = 0;
@@ -96,16 +94,6 @@ impl World {
         self.losses.lost = Some(device);
         self.losses.counts[0] += 1;
         true
-    }
-
-    /// Gives the engine a change of the list.
-    pub(crate) fn submit_members(&mut self, id: RequestId, change: ListChange) -> Result<(), String> {
-        let now = self.now;
-        self.drive(|core| {
-            core.advance(now);
-            core.change_members(id, change);
-        });
-        self.pump()
     }
 
     /// A read of this member is about to fail. Of mirrored data only one copy may be hard to read.
