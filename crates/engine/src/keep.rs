@@ -21,7 +21,7 @@ use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Nanos, ObjectId};
 use headpond_format::{BLOCK_UNITS, Geometry};
 use headpond_map::Slot;
 use headpond_policy::{
-    Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Reach, Regrets, Returned,
+    Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas, Reach, Regrets,
 };
 
 use crate::config::Config;
@@ -191,7 +191,7 @@ impl Keep {
         }
     }
 
-    /// Misses that a larger pool would have saved.
+    /// Misses of blocks that the policy had evicted.
     pub(crate) const fn regrets(&self) -> Regrets {
         self.reach.regrets()
     }
@@ -199,11 +199,6 @@ impl Keep {
     /// Blocks that are kept at most.
     pub(crate) fn kept_most(&self) -> u64 {
         self.cache.capacity() as u64
-    }
-
-    /// The reads of blocks that the policy had evicted.
-    pub(crate) fn returned(&self) -> Returned {
-        self.cache.returned().unwrap_or_default()
     }
 
     /// Bytes of memory that it takes at its capacity.

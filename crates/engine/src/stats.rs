@@ -1,7 +1,7 @@
 //! What the engine counts.
 
 use headpond_base::Class;
-use headpond_policy::Returned;
+use headpond_policy::Regrets;
 use serde::{Deserialize, Serialize};
 
 /// Counters from the engine's start, and gauges of now. Blocks are of 4 KiB.
@@ -48,16 +48,13 @@ pub struct Stats {
     pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,
-    /// Missed blocks that a pool larger by a quarter would have had. Estimated from a sample of the evicted ones, as are
-    /// the next two. Each count has the one before in it.
+    /// Missed blocks that the policy had evicted, by how many others it evicted since, in eighths of what it keeps.
+    /// Estimated from a sample. See [`Regrets`], and [`Stats::saved_by`] for what to make of them.
     #[serde(default)]
-    pub regretted_quarter_blocks: u64,
-    /// The same of a pool larger by a half.
+    pub regretted_blocks: [u64; Regrets::PARTS],
+    /// Gauge: blocks that the policy evicted since it keeps as many as now. They may still be served.
     #[serde(default)]
-    pub regretted_half_blocks: u64,
-    /// The same of a pool twice as large.
-    #[serde(default)]
-    pub regretted_double_blocks: u64,
+    pub given_up_blocks: u64,
     /// Bytes of data appended to the log: written by applications, let in, and moved.
     #[serde(default)]
     pub record_bytes: u64,
@@ -131,12 +128,6 @@ pub struct Stats {
     /// Gauge: clean blocks that the policy keeps at most.
     #[serde(default)]
     pub kept_blocks_max: u64,
-    /// Blocks that reads asked for after the policy had evicted them: see [`Returned`].
-    #[serde(default)]
-    pub returned_blocks: [u64; Returned::PARTS],
-    /// Evicted blocks that the policy remembered, or has remembered; 0 if it does not (`lru`, `fifo`).
-    #[serde(default)]
-    pub remembered_blocks: u64,
     /// Gauge: blocks of each class, dirty ones included: what a rule holds against its quota.
     #[serde(skip)]
     pub class_blocks: [u64; Class::COUNT],
@@ -164,4 +155,15 @@ pub struct Stats {
     /// Gauge: the last host batch of the log that is durable; 0 before the first checkpoint of this use is.
     #[serde(default)]
     pub durable_host_batch: u64,
+}
+
+impl Stats {
+    /// Missed blocks that a pool larger by so many eighths would have had, up to 16. An estimate: see [`Regrets`].
+    ///
+    /// # Panics
+    /// With more than 16.
+    #[must_use]
+    pub fn saved_by(&self, eighths: usize) -> u64 {
+        Regrets::saved(&self.regretted_blocks, eighths)
+    }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ghosts::Ghosts;
-use crate::{Adaptive, Admitted, Evicted, Fifo, Host, Insertion, Key, Lru, Replacement, Returned, S3Fifo, WTinyLfu};
+use crate::{Adaptive, Admitted, Evicted, Fifo, Host, Insertion, Key, Lru, Replacement, S3Fifo, WTinyLfu};
 
 /// Blocks that each call moves during a change.
 const MOVES: usize = 4;
@@ -232,12 +232,6 @@ impl Cache {
         self.both(|policy| {
             policy.forget(key);
         });
-    }
-
-    /// See [`Replacement::returned`].
-    #[must_use]
-    pub fn returned(&self) -> Option<Returned> {
-        self.used.returned()
     }
 
     /// Bytes of memory that the cache takes.

@@ -33,7 +33,7 @@ pub use lru::Lru;
 pub use merge::{Gap, Joined, Merge, OriginCost, WriteRun, join};
 pub use quotas::{BlockOwner, ClassLimit, Quotas};
 pub use reach::{Reach, Regrets};
-pub use replacement::{Admitted, Evicted, Host, Insertion, Replacement, Returned};
+pub use replacement::{Admitted, Evicted, Host, Insertion, Replacement};
 pub use s3_fifo::S3Fifo;
 pub use sequential::{ProcessId, SequentialRuns, Transfer};
 pub use w_tinylfu::WTinyLfu;

@@ -4,6 +4,10 @@
 //! exact for LRU, and close for policies that keep what is used often. Only a sample of the blocks is remembered, by
 //! their hashes, so the estimate costs a comparison for each eviction and each miss, and at most [`NAMES`] names.
 //!
+//! Counted so, a loop is missed as a whole until it fits. The default policy keeps a part of it, so that its curve has
+//! no such cliffs: between two sizes it does at least as well as on the straight line (the convex hull, as in Talus:
+//! Beckmann and Sanchez, HPCA 2015). [`Regrets::saved`] is that line.
+//!
 //! Invariant: it decides nothing.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,16 +17,38 @@ use crate::Key;
 /// Names remembered at most. With so many the estimate of a share is within about two points.
 const NAMES: usize = 8192;
 
-/// Misses of evicted blocks, as blocks: those that a cache larger by a quarter, by a half, or twice as large would have
-/// had. Each count has the one before in it.
+/// Misses of evicted blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Regrets {
-    /// With a quarter more.
-    pub quarter: u64,
-    /// With a half more.
-    pub half: u64,
-    /// With as much again.
-    pub double: u64,
+    /// How many blocks, by how many others had been evicted since: in eighths of the cache, up to two of it.
+    pub missed: [u64; Self::PARTS],
+    /// Blocks evicted since the cache has its present size. What went before that is forgotten.
+    pub evicted: u64,
+}
+
+impl Regrets {
+    /// Parts of [`Regrets::missed`].
+    pub const PARTS: usize = 16;
+    /// Parts for each size of the cache.
+    pub const PER_CACHE: usize = 8;
+
+    /// Misses that a cache larger by so many parts would have saved.
+    ///
+    /// # Panics
+    /// With more than [`Regrets::PARTS`].
+    #[must_use]
+    pub fn saved(missed: &[u64; Self::PARTS], parts: usize) -> u64 {
+        let mut sums = [0; Self::PARTS + 1];
+        for (part, count) in missed.iter().enumerate() {
+            sums[part + 1] = sums[part] + count;
+        }
+        let line = |from: usize, to: usize| match (to - from) as u64 {
+            0 => sums[from],
+            length => (sums[from] * (to - parts) as u64 + sums[to] * (parts - from) as u64) / length,
+        };
+        let lines = (0..=parts).flat_map(|from| (parts..sums.len()).map(move |to| (from, to)));
+        lines.map(|(from, to)| line(from, to)).max().expect("a size is a line by itself")
+    }
 }
 
 /// The sample.
@@ -30,8 +56,6 @@ pub struct Reach {
     /// Of so many powers of two keys, one is in the sample.
     thinned: u32,
     capacity: u64,
-    /// Evictions so far, of all keys.
-    evicted: u64,
     /// Sampled keys by their hash, with the count of evictions at theirs.
     at: BTreeMap<u64, u64>,
     order: VecDeque<(u64, u64)>,
@@ -42,14 +66,15 @@ impl Reach {
     /// For a cache of `capacity` blocks.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let thinned = (capacity / NAMES).checked_ilog2().map_or(0, |log| log + 1);
+        // As many blocks as twice the cache's are of interest.
+        let thinned = (capacity * 2 / NAMES).checked_ilog2().map_or(0, |log| log + 1);
         let (at, order) = (BTreeMap::new(), VecDeque::new());
-        Self { thinned, capacity: capacity.max(1) as u64, evicted: 0, at, order, regrets: Regrets::default() }
+        Self { thinned, capacity: capacity.max(1) as u64, at, order, regrets: Regrets::default() }
     }
 
     /// The cache keeps so many blocks from now on.
     pub fn resize(&mut self, capacity: usize) {
-        *self = Self { regrets: self.regrets, ..Self::new(capacity) };
+        *self = Self { regrets: Regrets { evicted: 0, ..self.regrets }, ..Self::new(capacity) };
     }
 
     /// The misses so far.
@@ -61,7 +86,7 @@ impl Reach {
     /// Bytes of memory that it takes at most.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let names = usize::try_from(self.capacity).unwrap_or(NAMES).min(NAMES);
+        let names = usize::try_from(self.capacity * 2).unwrap_or(NAMES).min(NAMES);
         names * (size_of::<(u64, u64)>() * 4)
     }
 
@@ -73,13 +98,14 @@ impl Reach {
 
     /// A block was evicted.
     pub fn evicted(&mut self, key: Key) {
-        self.evicted += 1;
+        self.regrets.evicted += 1;
+        let evicted = self.regrets.evicted;
         let Some(hash) = self.sampled(key) else { return };
-        self.at.insert(hash, self.evicted);
-        self.order.push_back((hash, self.evicted));
-        // The oldest go, and those that nobody will ask for: beyond one more cache.
+        self.at.insert(hash, evicted);
+        self.order.push_back((hash, evicted));
+        // The oldest go, and those whose misses count for no size.
         while let Some(&(oldest, at)) = self.order.front()
-            && (self.order.len() > NAMES || self.evicted - at > self.capacity)
+            && (self.order.len() > NAMES || self.part(evicted - at).is_none())
         {
             self.order.pop_front();
             if self.at.get(&oldest) == Some(&at) {
@@ -91,11 +117,15 @@ impl Reach {
     /// A block is missed: it has to come from the origin.
     pub fn missed(&mut self, key: Key) {
         let Some(at) = self.sampled(key).and_then(|hash| self.at.remove(&hash)) else { return };
-        let (since, blocks) = (self.evicted - at, 1 << self.thinned);
-        let Regrets { quarter, half, double } = &mut self.regrets;
-        for (count, within) in [(quarter, self.capacity / 4), (half, self.capacity / 2), (double, self.capacity)] {
-            *count += if since <= within { blocks } else { 0 };
+        if let Some(part) = self.part(self.regrets.evicted - at) {
+            self.regrets.missed[part] += 1 << self.thinned;
         }
+    }
+
+    /// The part of [`Regrets::missed`] for a block that has left before so many others.
+    fn part(&self, since: u64) -> Option<usize> {
+        let part = since.saturating_sub(1) * Regrets::PER_CACHE as u64 / self.capacity;
+        usize::try_from(part).ok().filter(|part| *part < Regrets::PARTS)
     }
 }
 
@@ -125,13 +155,24 @@ mod tests {
     fn a_loop_is_saved_by_a_cache_that_holds_it_and_by_none_that_is_smaller() {
         for capacity in [1000, 100_000] {
             let (regrets, misses) = looped(capacity, capacity as u64 * 14 / 10, 6);
-            let share = |blocks: u64| blocks as f64 / misses as f64;
-            assert_eq!(regrets.quarter, 0, "{capacity}: a quarter more is too little");
-            assert!((0.9..1.1).contains(&share(regrets.half)), "{capacity}: {regrets:?} of {misses}");
-            assert_eq!(regrets.half, regrets.double);
-            let (regrets, _) = looped(capacity, capacity as u64 * 22 / 10, 3);
-            assert_eq!(regrets, Regrets::default(), "{capacity}: twice the size is too little");
+            let share = |blocks: &[u64]| blocks.iter().sum::<u64>() as f64 / misses as f64;
+            assert_eq!(regrets.missed[..2], [0; 2], "{capacity}: a quarter more is too little");
+            assert!((0.9..1.1).contains(&share(&regrets.missed[..4])), "{capacity}: {regrets:?} of {misses}");
+            assert_eq!(regrets.missed[4..], [0; 12]);
+            let (regrets, _) = looped(capacity, capacity as u64 * 32 / 10, 3);
+            assert_eq!(regrets.missed, [0; 16], "{capacity}: three times the size is too little");
         }
+    }
+
+    #[test]
+    fn a_loop_is_kept_in_part_and_what_comes_back_soon_is_kept_first() {
+        let counted = |first: &[u64]| {
+            let mut missed = [0; Regrets::PARTS];
+            missed[..first.len()].copy_from_slice(first);
+            [0, 1, 2, 4, 8].map(|parts| Regrets::saved(&missed, parts))
+        };
+        assert_eq!(counted(&[0, 0, 0, 0, 0, 0, 0, 80]), [0, 10, 20, 40, 80]);
+        assert_eq!(counted(&[40, 20, 10, 5]), [0, 40, 60, 75, 75]);
     }
 
     #[test]
@@ -142,7 +183,7 @@ mod tests {
         let newest = (0..).map(|back| Key(40 * NAMES as u64 - 1 - back)).find(|key| reach.sampled(*key).is_some());
         reach.missed(newest.unwrap());
         let once = reach.regrets();
-        assert!(once.quarter > 0);
+        assert!(once.missed[0] > 0);
         reach.missed(newest.unwrap());
         assert_eq!(reach.regrets(), once);
     }

@@ -57,21 +57,6 @@ pub trait Host {
     fn evicted(&mut self, key: Key);
 }
 
-/// Reads of blocks that a policy had evicted, and still remembered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Returned {
-    /// How many, by how many others it had evicted since: in sixteenths of twice its capacity. A cache that is larger
-    /// by as much would have kept the block.
-    pub reads: [u64; Self::PARTS],
-    /// Evicted blocks that it remembered, or has remembered.
-    pub evicted: u64,
-}
-
-impl Returned {
-    /// Parts of [`Returned::reads`].
-    pub const PARTS: usize = 16;
-}
-
 /// A replacement policy.
 pub trait Replacement {
     /// The most blocks it keeps.
@@ -110,11 +95,6 @@ pub trait Replacement {
 
     /// Gives up one block, roughly the next to go, even if it may not go: another policy takes it.
     fn take(&mut self) -> Option<Evicted>;
-
-    /// The reads of blocks that it had evicted. `None` if the policy remembers none of them.
-    fn returned(&self) -> Option<Returned> {
-        None
-    }
 
     /// Bytes of memory that the policy takes at its capacity.
     fn memory(&self) -> usize;

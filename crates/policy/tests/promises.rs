@@ -293,39 +293,3 @@ fn blocks_that_may_not_go_for_a_while_cost_few_hits_however_long_it_goes_on() {
         assert!(for_a_while * 10 < never * 11, "{policy}: {for_a_while} misses, and {never} if all may go");
     }
 }
-
-/// Whatever the policy wants.
-struct Everything;
-
-impl Host for Everything {
-    fn evictable(&mut self, _: Key) -> bool {
-        true
-    }
-
-    fn fill(&mut self, _: Key) -> bool {
-        true
-    }
-
-    fn evicted(&mut self, _: Key) {}
-}
-
-#[test]
-fn what_comes_back_shows_how_much_larger_the_cache_must_have_been() {
-    // A loop of half as much again as the cache keeps: what goes comes back after about as many others.
-    const CAPACITY: usize = 8192;
-    let mut cache = Cache::new(Policy::Adaptive, Admission::Always, CAPACITY, 0);
-    let mut misses = 0;
-    for at in 0..CAPACITY as u64 * 3 / 2 * 20 {
-        let key = Key(at % (CAPACITY as u64 * 3 / 2));
-        if !cache.touch(key, &mut Everything) {
-            misses += 1;
-            cache.admit(key, Insertion::Read, &mut Everything);
-        }
-    }
-    let returned = cache.returned().unwrap();
-    let known: u64 = returned.reads.iter().sum();
-    let within_double: u64 = returned.reads[..8].iter().sum();
-    assert!(known > misses * 8 / 10, "{known} of {misses}: {returned:?}");
-    assert!(within_double > known * 9 / 10, "twice the size would have kept nearly all: {returned:?}");
-    assert!(Cache::new(Policy::Lru, Admission::Always, 100, 0).returned().is_none());
-}

@@ -72,8 +72,6 @@ pub enum SizeVerdict {
     TooShort,
     /// No reads were seen.
     NoReads,
-    /// The mount's policy does not remember what it evicted.
-    Unseen,
 }
 
 /// The widest bar.

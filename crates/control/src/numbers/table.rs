@@ -227,24 +227,24 @@ pub const METRICS: &[Metric] = &[
         lingering_hit_blocks,
         "Hit bytes of blocks that the policy had given up, but not evicted yet"
     ),
-    blocks!(
-        Counter,
-        "regretted_quarter_bytes_total",
-        regretted_quarter_blocks,
-        "Bytes of misses that a pool larger by a quarter would have saved, estimated from a sample of evicted blocks"
-    ),
-    blocks!(
-        Counter,
-        "regretted_half_bytes_total",
-        regretted_half_blocks,
-        "The same for a pool larger by a half; has the quarter's in it"
-    ),
-    blocks!(
-        Counter,
-        "regretted_double_bytes_total",
-        regretted_double_blocks,
-        "The same for a pool twice as large; has the half's in it"
-    ),
+    Metric {
+        name: "regretted_quarter_bytes_total",
+        kind: MetricKind::Counter,
+        help: "Bytes of misses that a pool larger by a quarter would have saved, estimated from a sample of evicted blocks",
+        value: |now| bytes(now.shard.engine.saved_by(2)),
+    },
+    Metric {
+        name: "regretted_half_bytes_total",
+        kind: MetricKind::Counter,
+        help: "The same for a pool larger by a half; has the quarter's in it",
+        value: |now| bytes(now.shard.engine.saved_by(4)),
+    },
+    Metric {
+        name: "regretted_double_bytes_total",
+        kind: MetricKind::Counter,
+        help: "The same for a pool twice as large; has the half's in it",
+        value: |now| bytes(now.shard.engine.saved_by(8)),
+    },
     blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes evicted for room"),
     counted!(
         Counter,

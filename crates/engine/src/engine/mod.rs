@@ -264,9 +264,8 @@ impl Engine {
         let counted = self.outbox.add_to(self.stats);
         let regrets = self.keep.regrets();
         Stats {
-            regretted_quarter_blocks: regrets.quarter,
-            regretted_half_blocks: regrets.half,
-            regretted_double_blocks: regrets.double,
+            regretted_blocks: regrets.missed,
+            given_up_blocks: regrets.evicted,
             cached_blocks: self.store.sums().cached_blocks(),
             stored_bytes: self.store.sums().stored_units() * UNIT as u64,
             packed_blocks: self.store.sums().packed_blocks(),
@@ -282,8 +281,6 @@ impl Engine {
             kept_blocks: self.store.sums().kept_blocks(),
             class_blocks: self.store.sums().class_blocks(),
             kept_blocks_max: self.keep.kept_most(),
-            returned_blocks: self.keep.returned().reads,
-            remembered_blocks: self.keep.returned().evicted,
             policy_bytes: self.keep.memory(),
             memory_blocks: self.store.window().len() as u64,
             exposed_blocks: self.exposed_blocks(),

@@ -13,7 +13,7 @@
 use super::tuning::{Tuning, WindowGate};
 use crate::ghosts::Ghosts;
 use crate::queues::{Queues, State};
-use crate::{Admitted, Evicted, Host, Insertion, Key, Returned};
+use crate::{Admitted, Evicted, Host, Insertion, Key};
 
 /// The newest part of the window: in memory if clean.
 const YOUNG: u8 = 0;
@@ -54,8 +54,6 @@ pub(super) struct AdaptiveCore {
     /// Ageing that is due, in slots and in buckets of names, times the period.
     owed: (usize, usize),
     hands: (usize, usize),
-    /// See [`crate::Replacement::returned`].
-    returned: Returned,
 }
 
 /// What happened to the block at the window's end.
@@ -80,7 +78,6 @@ impl AdaptiveCore {
             memory,
             owed: (0, 0),
             hands: (0, 0),
-            returned: Returned::default(),
         };
         core.window = core.window_wanted();
         core
@@ -88,10 +85,6 @@ impl AdaptiveCore {
 
     pub(super) const fn capacity(&self) -> usize {
         self.capacity
-    }
-
-    pub(super) const fn returned(&self) -> Returned {
-        self.returned
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -162,12 +155,6 @@ impl AdaptiveCore {
 
     pub(super) fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
         let remembered = self.ghosts.remove(key);
-        if insertion == Insertion::Read
-            && let Some(remembered) = remembered
-        {
-            let part = remembered.since * Returned::PARTS / (self.capacity * NAMES);
-            self.returned.reads[part.min(Returned::PARTS - 1)] += 1;
-        }
         let frequency = (remembered.map_or(0, |it| it.frequency) + 1).min(State::FREQUENCY_MAX);
         let has_room = self.len() < self.capacity;
         while self.len() >= self.capacity || self.queues.is_full() {
@@ -196,7 +183,6 @@ impl AdaptiveCore {
 
     fn remember(&mut self, key: Key, frequency: u8) {
         self.queues.tick();
-        self.returned.evicted += 1;
         self.ghosts.insert(key, frequency);
     }
 

@@ -15,7 +15,7 @@ use headpond_base::BLOCK;
 use self::core::AdaptiveCore;
 use self::shadows::Shadows;
 use self::tuning::TUNINGS;
-use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement, Returned};
+use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement};
 
 /// The share of blocks that may be only in memory, until they prove worth a flash write: a tenth, like the window.
 const MEMORY_SHARE: usize = 10;
@@ -84,10 +84,6 @@ impl Replacement for Adaptive {
 
     fn take(&mut self) -> Option<Evicted> {
         self.core.take()
-    }
-
-    fn returned(&self) -> Option<Returned> {
-        Some(self.core.returned())
     }
 
     fn memory(&self) -> usize {
