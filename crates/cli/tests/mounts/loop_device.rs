@@ -2,7 +2,7 @@
 //! can lose power. Needs root and a free loop device.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lacking::lacks_nothing;
@@ -66,9 +66,14 @@ pub fn make_ext4(file: &Path, bytes: u64) {
     run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0"]).arg(file));
 }
 
+/// What became of a program, which may be one of the administrator's.
+pub fn output(command: &mut Command) -> Output {
+    command.env("PATH", path_with_sbin()).output().unwrap()
+}
+
 #[track_caller]
 pub fn run(command: &mut Command) {
-    let output = command.env("PATH", path_with_sbin()).output().unwrap();
+    let output = output(command);
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

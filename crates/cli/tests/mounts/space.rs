@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use rustix::fs::FallocateFlags;
 
 use crate::lacking::lacks_nothing;
-use crate::loop_device::{Loop, run};
-use crate::pond::{Pond, SIZE, is_mounted, pattern, write_and_sync};
+use crate::loop_device::{Loop, output, run};
+use crate::pond::{Pond, SIZE, is_mounted, pattern, wait_until, write_and_sync};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -402,7 +402,16 @@ fn overwrites_close_to_the_limit_of_a_btrfs_subvolume_reach_it_or_are_refused() 
         btrfs(bed, &["quota", "enable"]);
         btrfs(bed, &["qgroup", "limit", "58M", "0/5"]);
     };
-    overwrites_reach_btrfs_or_are_refused(leave, |bed| btrfs(bed, &["qgroup", "limit", "60M", "0/5"]));
+    let raise = |bed: &Bed| {
+        // The limit itself takes room: btrfs may refuse a new one until it has written out what it has reserved.
+        wait_until("btrfs takes another limit", || {
+            run(Command::new("sync").arg("-f").arg(bed.bare()));
+            let mut limit = Command::new("btrfs");
+            limit.args(["qgroup", "limit", "60M", "0/5"]).arg(bed.bare());
+            output(&mut limit).status.success()
+        });
+    };
+    overwrites_reach_btrfs_or_are_refused(leave, raise);
 }
 
 /// Appends as a user until the file system says no. Answers with how much that was, in KiB, and the error.
