@@ -227,10 +227,16 @@ impl Checkpoints {
         if self.running.is_none() && self.is_due(of) {
             self.begin(of, false);
         }
+        self.go_on_until_answered(of);
         let given_up = |running: &Running| matches!(running.stage, CheckpointStage::GivenUp) && running.under_way == 0;
         if self.running.as_ref().is_some_and(given_up) {
             self.begin(of, true);
+            self.go_on_until_answered(of);
         }
+        None
+    }
+
+    fn go_on_until_answered(&mut self, of: &mut Of<'_>) {
         while let Some(mut running) = self.running.take() {
             let before = running.under_way;
             self.go_on(of, &mut running);
@@ -242,7 +248,6 @@ impl Checkpoints {
                 break;
             }
         }
-        None
     }
 
     /// What is to be asked of the flash since the last call, in order.

@@ -90,9 +90,9 @@ impl Reclaim {
         self.blanks_left > 0 && self.victims.values().all(waits)
     }
 
-    /// Whether a segment with so many live blocks is being emptied, or cannot be.
-    fn is_on(&self, segment: SegmentId, live: u32) -> bool {
-        self.victims.contains_key(&segment) || live > 0 && self.stuck.contains(&segment)
+    /// Whether a segment with so many dirty blocks is being emptied, or cannot be before destage has them.
+    fn is_on(&self, segment: SegmentId, dirty: u32) -> bool {
+        self.victims.contains_key(&segment) || dirty > 0 && self.stuck.contains(&segment)
     }
 
     /// Whether it goes on with nothing but time.
@@ -547,6 +547,7 @@ impl Reclaiming<'_> {
             self.reclaim.stuck.insert(segment);
             return;
         }
+        self.reclaim.stuck.remove(&segment);
         self.store.empty_segment(segment);
         self.stats.segments_reclaimed += 1;
         self.release_segments();

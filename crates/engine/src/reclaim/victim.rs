@@ -150,7 +150,7 @@ impl Reclaiming<'_> {
             .filter(|(id, segment)| {
                 segment.state == SegmentState::Sealed
                     && segment.under_way == 0
-                    && !self.reclaim.is_on(*id, segment.live)
+                    && !self.reclaim.is_on(*id, segment.dirty)
                     && (segment.live == 0 || self.store.log().works_somewhere(*id))
             })
             .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
