@@ -54,7 +54,8 @@ pub fn format_members(
 ) -> Vec<(Address, Buf)> {
     let first = Sequence(1);
     let mut rows = Vec::new();
-    let free = SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host, layout: None };
+    let (generation, state, stream) = (Generation(0), SegmentState::Free, Stream::Host);
+    let free = SegmentRow { generation, state, stream, layout: None, copies_differ: false };
     (0..geometry.segments).for_each(|_| free.encode(&mut rows));
     let mut frames = Vec::new();
     encode_frame(FrameKind::Segments, 1, &rows, &mut frames);

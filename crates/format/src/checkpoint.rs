@@ -121,7 +121,12 @@ pub struct SegmentRow {
     pub stream: Stream,
     /// Where the segment lies; of a free one, its home. Pools of one device were made without homes of free segments.
     pub layout: Option<Layout>,
+    /// Of a segment in use with two places: some bytes may be in one of them only.
+    pub copies_differ: bool,
 }
+
+/// Beside the state, in its byte.
+const COPIES_DIFFER: u8 = 1 << 7;
 
 impl SegmentRow {
     /// The most bytes of one row.
@@ -130,7 +135,8 @@ impl SegmentRow {
     /// Appends the row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.generation.0.to_le_bytes());
-        out.extend_from_slice(&[self.state as u8, self.stream as u8]);
+        let differ = if self.copies_differ { COPIES_DIFFER } else { 0 };
+        out.extend_from_slice(&[self.state as u8 | differ, self.stream as u8]);
         match &self.layout {
             Some(layout) => layout.encode(out),
             None => out.extend_from_slice(&[0, 0]),
@@ -156,7 +162,8 @@ impl SegmentRow {
         let senseless = |why| Damage::Senseless(WHAT, why);
         let (generation, rest) = bytes.split_first_chunk::<8>().ok_or(Damage::Short(WHAT))?;
         let ([state, stream], rest) = rest.split_first_chunk().ok_or(Damage::Short(WHAT))?;
-        let state = match state {
+        let copies_differ = state & COPIES_DIFFER != 0;
+        let state = match state & !COPIES_DIFFER {
             0 => SegmentState::Free,
             1 => SegmentState::Open,
             2 => SegmentState::Sealed,
@@ -171,7 +178,10 @@ impl SegmentRow {
             (Some(_), SegmentState::Free) => return Err(senseless("a free segment with a copy")),
             (Some(_), _) => {}
         }
-        Ok((Self { generation, state, stream, layout }, rest))
+        if copies_differ && !matches!(layout, Some(Layout::Mirror(_))) {
+            return Err(senseless("copies that differ, of a segment without a copy"));
+        }
+        Ok((Self { generation, state, stream, layout, copies_differ }, rest))
     }
 }
 
@@ -292,15 +302,22 @@ mod tests {
         assert_eq!(decode_checkpoint_head(&encode_checkpoint_head(&head)), Ok(head));
         let layout = Layout::Single(Place { member: MemberId(3), slot: 4 });
         let (generation, stream) = (Generation(5), Stream::Hot);
-        let sealed = SegmentRow { generation, state: SegmentState::Sealed, stream, layout: Some(layout) };
-        let free = SegmentRow { generation, state: SegmentState::Free, stream, layout: None };
+        let copies_differ = false;
+        let sealed =
+            SegmentRow { generation, state: SegmentState::Sealed, stream, layout: Some(layout), copies_differ };
+        let free = SegmentRow { state: SegmentState::Free, layout: None, ..sealed.clone() };
+        let both = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 4 }));
+        let differing = SegmentRow { layout: Some(both), copies_differ: true, ..sealed.clone() };
         let mut payload = Vec::new();
-        [&sealed, &free].into_iter().for_each(|row| row.encode(&mut payload));
-        assert_eq!(SegmentRow::decode_all(&payload), Ok(vec![sealed.clone(), free]));
-        let nowhere = SegmentRow { layout: None, ..sealed };
-        let mut wrong = Vec::new();
-        nowhere.encode(&mut wrong);
-        assert!(matches!(SegmentRow::decode_all(&wrong), Err(Damage::Senseless(..))), "in use, and nowhere");
+        [&sealed, &free, &differing].into_iter().for_each(|row| row.encode(&mut payload));
+        assert_eq!(SegmentRow::decode_all(&payload), Ok(vec![sealed.clone(), free, differing]));
+        let nowhere = SegmentRow { layout: None, ..sealed.clone() };
+        let from_itself = SegmentRow { copies_differ: true, ..sealed };
+        for (row, why) in [(nowhere, "in use, and nowhere"), (from_itself, "differs from itself")] {
+            let mut wrong = Vec::new();
+            row.encode(&mut wrong);
+            assert!(matches!(SegmentRow::decode_all(&wrong), Err(Damage::Senseless(..))), "{why}");
+        }
         let mut bytes = Vec::new();
         encode_frame(FrameKind::Segments, 2, &payload, &mut bytes);
         let frame = Frame { kind: FrameKind::Segments, payload: &payload };

@@ -84,8 +84,13 @@ fn place(member: u16, slot: u32) -> Place {
 }
 
 fn rows() -> Vec<SegmentRow> {
-    let row =
-        |generation, state, stream, layout| SegmentRow { generation: Generation(generation), state, stream, layout };
+    let row = |generation, state, stream, layout| SegmentRow {
+        generation: Generation(generation),
+        state,
+        stream,
+        layout,
+        copies_differ: false,
+    };
     let parity = ParityRow {
         segments: vec![(SegmentId(0x31), place(2, 0x41)), (SegmentId(3), place(3, 0x51))],
         parity: place(4, 0x61),

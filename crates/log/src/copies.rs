@@ -223,14 +223,19 @@ impl Log {
         self.segments.keepers(id).filter(works).count()
     }
 
-    /// Whether dirty blocks in this segment have one copy only, or may have.
+    /// Whether this segment has one copy only, or may have.
+    fn is_single(&self, id: SegmentId) -> bool {
+        let skips = Mutation::RebuildSkips.is_planted(self.mutation);
+        !skips && (self.copies_that_work(id) < 2 || self.segments.get(id).copies_differ)
+    }
+
+    /// Whether dirty blocks in this segment have one copy only, or may have. Blocks that a start after a crash would
+    /// find dirty count as well.
     #[must_use]
     pub fn is_exposed(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(id);
-        if Mutation::RebuildSkips.is_planted(self.mutation) {
-            return false;
-        }
-        segment.dirty > 0 && (self.copies_that_work(id) < 2 || segment.copies_differ)
+        let is_found_dirty = segment.dirty_until > self.durable.next() && self.has_unsynced();
+        (segment.dirty > 0 || is_found_dirty) && self.is_single(id)
     }
 
     /// Whether this segment should be emptied, so that its dirty blocks get two copies again, or because its member
@@ -242,7 +247,7 @@ impl Log {
             self.health.works(member) && !self.segments.is_open_slot(keeper)
         };
         let segment = self.segments.get(id);
-        let alone = self.mirrors() && self.is_exposed(id) && self.works_somewhere(id);
+        let alone = self.mirrors() && segment.dirty > 0 && self.is_single(id) && self.works_somewhere(id);
         segment.state == SegmentState::Sealed && (alone || self.segments.keepers(id).any(is_emptied))
     }
 

@@ -46,6 +46,8 @@ pub struct Segment {
     pub copy: Option<SegmentId>,
     /// Some bytes may be in one of the two places only.
     pub copies_differ: bool,
+    /// Until the entries before this one are durable, a start may find blocks dirty here that are not any more.
+    pub dirty_until: Sequence,
     /// It is free, and its home has the copy of another.
     pub lent: bool,
 }
@@ -69,6 +71,7 @@ impl Segment {
             home: !matches!(state, SegmentState::Free),
             copy: None,
             copies_differ: false,
+            dirty_until: Sequence(0),
             lent: false,
         }
     }
@@ -150,10 +153,12 @@ impl Segments {
     /// When the pool has no such segment.
     #[must_use]
     pub fn row(&self, id: SegmentId) -> SegmentRow {
-        let Segment { generation, state, stream, .. } = *self.get(id);
+        let Segment { generation, state, stream, copies_differ, .. } = *self.get(id);
         // In a pool of one device a free segment's home follows from its number.
         let known = state == SegmentState::Free && self.addresses.is_of_one_member();
-        SegmentRow { generation, state, stream, layout: (!known).then(|| self.layout(id)) }
+        let layout = (!known).then(|| self.layout(id));
+        let copies_differ = copies_differ && matches!(layout, Some(Layout::Mirror(_)));
+        SegmentRow { generation, state, stream, layout, copies_differ }
     }
 
     /// Where a segment lies; of a free one, its home.

@@ -241,7 +241,7 @@ impl Engine {
             return 0;
         }
         let exposed = log.segments().iter().filter(|(id, _)| log.is_exposed(*id));
-        let blocks: u64 = exposed.map(|(_, segment)| u64::from(segment.dirty)).sum();
+        let blocks: u64 = exposed.map(|(_, segment)| u64::from(segment.dirty.max(1))).sum();
         let is_known = self.checkpoints.host_copies() > 1 && self.membership.is_settled() && !log.is_held();
         blocks.max(u64::from(!is_known || !log.is_double()))
     }

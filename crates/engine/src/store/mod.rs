@@ -522,7 +522,13 @@ fn change_zeros(object: &mut Object, sums: &mut Sums, change: impl FnOnce(&mut Z
 /// Counts a slot in its segment; `by` is 1, or -1 for one that is no more.
 fn count_in_segment(log: &mut Log, slot: Slot, by: i32) {
     let segment = log.geometry().segment_of(slot.location);
-    count_in(log.segments_mut().get_mut(segment), slot, by);
+    // The entry that says so is the last one, or the next.
+    let until = log.next_sequence().next();
+    let segment = log.segments_mut().get_mut(segment);
+    count_in(segment, slot, by);
+    if slot.dirty && by < 0 {
+        segment.dirty_until = until;
+    }
 }
 
 fn count_in(segment: &mut Segment, slot: Slot, by: i32) {

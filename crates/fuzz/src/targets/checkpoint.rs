@@ -67,8 +67,14 @@ pub(super) fn base(seed: u64) -> Base {
         let state = [SegmentState::Free, SegmentState::Open, SegmentState::Sealed][seed.index(3)];
         let place = Layout::Single(Place { member: MemberId(0), slot });
         let layout = (state != SegmentState::Free).then_some(place);
-        SegmentRow { generation: Generation(seed.below(99)), state, stream: Stream::ALL[seed.index(3)], layout }
-            .encode(&mut rows);
+        SegmentRow {
+            generation: Generation(seed.below(99)),
+            state,
+            stream: Stream::ALL[seed.index(3)],
+            layout,
+            copies_differ: false,
+        }
+        .encode(&mut rows);
     }
     encode_frame(FrameKind::Segments, COUNTER, &rows, &mut frames);
     for object in 1..=seed.below(5) {

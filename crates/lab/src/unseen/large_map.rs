@@ -187,7 +187,8 @@ fn fill(path: &Path) -> Result<(u64, u64)> {
         let layout = Layout::Single(Place { member: superblock.member, slot });
         let (state, layout) =
             if used(slot) { (SegmentState::Sealed, Some(layout)) } else { (SegmentState::Free, None) };
-        SegmentRow { generation: Generation(1), state, stream: Stream::Cold, layout }.encode(&mut rows);
+        SegmentRow { generation: Generation(1), state, stream: Stream::Cold, layout, copies_differ: false }
+            .encode(&mut rows);
     }
     encode_frame(FrameKind::Segments, counter, &rows, &mut frames);
     let mut places = places(geometry);
