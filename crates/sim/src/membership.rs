@@ -18,6 +18,7 @@ use crate::rng::Rng;
 use crate::roster::Change;
 use crate::sim::{Asked, Sim};
 use crate::under_test::{Refusal, Restored};
+use crate::world::Lost;
 
 /// The most members that a pool has here at once.
 const MEMBERS_MOST: usize = 5;
@@ -122,7 +123,7 @@ impl Sim<'_> {
             device.flash.set_layout(first);
             self.world.flash.plug_in(device)
         });
-        self.world.losses.left_behind.remove(&device);
+        self.world.is_given(device);
         let flash = &mut self.world.flash.all_mut()[device].flash;
         let (bytes, start) = (flash.bytes(), first.start);
         let slots = ((bytes - start) / first.segment_bytes) as u32;
@@ -262,8 +263,10 @@ impl Sim<'_> {
         }
         // A lost member that the pool had not noticed, and that is back.
         let flash = &self.world.flash;
-        let is_back = |lost: usize| flash.member_of(lost).is_some() && flash.all()[lost].health == Health::Well;
-        if self.world.losses.lost.is_some_and(is_back) {
+        if let Some(Lost::Device(lost)) = self.world.losses.lost
+            && flash.member_of(lost).is_some()
+            && flash.all()[lost].health == Health::Well
+        {
             self.world.losses.lost = None;
         }
         if self.world.losses.uncovered && self.world.flash.all().iter().any(|device| device.health != Health::Well) {

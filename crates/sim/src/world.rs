@@ -14,6 +14,7 @@ use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, T
 use headpond_format::Address;
 
 use self::losses::Losses;
+pub(crate) use self::losses::Lost;
 use crate::above::{Above, let_go};
 use crate::changed_range::changed_range;
 use crate::devices::Devices;

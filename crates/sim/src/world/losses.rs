@@ -12,14 +12,23 @@ use crate::scenario::Scenario;
 /// The one device of a pool that mirrors whose reads fail and whose bits rot.
 const FRAIL: usize = 0;
 
+/// The last loss, until the pool has made up for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Of this device.
+    Device(usize),
+    /// Of one that the pool was given anew since. To lose that once more is another loss.
+    GivenAnew,
+}
+
 /// What may be lost, and what is.
 #[derive(Clone)]
 pub(crate) struct Losses {
     /// Members are lost only as this file allows it.
     family: bool,
     mirrors: bool,
-    /// The device of the last loss that the pool has not made up for.
-    pub(crate) lost: Option<usize>,
+    /// What the pool has not made up for.
+    pub(crate) lost: Option<Lost>,
     /// How the last daemon left the pool, as `is_covered` says it.
     pub(crate) was_covered: bool,
     /// How many losses may still cost data.
@@ -71,7 +80,7 @@ impl World {
 
     /// A member is lost, unless this history must keep it. Returns whether it is.
     pub(crate) fn lose(&mut self, device: usize) -> bool {
-        if !self.losses.family || self.losses.lost.is_some_and(|lost| lost == device) {
+        if !self.losses.family || self.losses.lost == Some(Lost::Device(device)) {
             return self.losses.family;
         }
         // What has rotted on one is good on the others.
@@ -91,7 +100,7 @@ impl World {
             self.injected.flash_read += 1;
         }
         self.trace(|| format!("device {device} is lost"));
-        self.losses.lost = Some(device);
+        self.losses.lost = Some(Lost::Device(device));
         self.losses.counts[0] += 1;
         true
     }
@@ -132,6 +141,14 @@ impl World {
         }
     }
 
+    /// The pool is given a device, which may be one that it lost.
+    pub(crate) fn is_given(&mut self, device: usize) {
+        self.losses.left_behind.remove(&device);
+        if self.losses.lost == Some(Lost::Device(device)) {
+            self.losses.lost = Some(Lost::GivenAnew);
+        }
+    }
+
     /// The engine has a list of members with this generation, and wants it to be known beside the origin.
     pub(crate) fn list_is_told(&mut self, generation: u64) {
         let Some(core) = &self.core else { return };
@@ -154,8 +171,14 @@ impl World {
     pub(crate) fn notice_repair(&mut self) {
         let (Some(lost), Some(core)) = (self.losses.lost, &self.core) else { return };
         let members = core.members();
-        let state = self.flash.member_of(lost).and_then(|id| members.get(usize::from(id.0)));
-        if state.is_none_or(|member| member.state == MemberState::Gone) && core.exposed_blocks() == 0 {
+        let is_left = match lost {
+            Lost::Device(lost) => {
+                let state = self.flash.member_of(lost).and_then(|id| members.get(usize::from(id.0)));
+                state.is_none_or(|member| member.state == MemberState::Gone)
+            }
+            Lost::GivenAnew => true,
+        };
+        if is_left && core.exposed_blocks() == 0 {
             self.trace(|| "the pool has made up for the loss".into());
             self.losses.lost = None;
             self.losses.counts[1] += 1;
