@@ -229,8 +229,8 @@ impl Gathering<'_> {
         self.gather.hits_to_origin.origin_failed(self.now);
         for index in 0..read.slots.len() {
             let block = read.first.plus(index as u64);
-            if self.store.slot(read.object, block).is_some() {
-                self.read_again(read, index);
+            if let Some(slot) = self.store.slot(read.object, block) {
+                self.read_again(read, index, slot);
             } else if let Some(op) = self.requests.get_mut(read.op) {
                 op.parts += 1;
                 self.fetch_again(read, index);
@@ -247,9 +247,8 @@ impl Gathering<'_> {
     }
 
     /// Reads one block of an earlier read from where it is now.
-    fn read_again(&mut self, read: &GatherRead, index: usize) {
+    fn read_again(&mut self, read: &GatherRead, index: usize, slot: Slot) {
         let block = read.first.plus(index as u64);
-        let Some(slot) = self.store.get(read.object).and_then(|object| object.map().get(block)) else { return };
         let bytes = self.store.in_batch(read.object, block, slot, &mut Unpacked::default());
         let Some(op) = self.requests.get_mut(read.op) else { return };
         if let Some(bytes) = bytes {
@@ -282,11 +281,14 @@ impl Gathering<'_> {
                 op.gathered.put(read.out_at + index, piece);
                 continue;
             }
-            if self.moved(read, index) || self.may_be_elsewhere(read) {
-                self.read_again(read, index);
+            let present = self.store.slot(read.object, block);
+            // One that was dropped meanwhile is clean: the origin has it.
+            if let Some(slot) = present
+                && (self.moved(read, index) || self.may_be_elsewhere(read))
+            {
+                self.read_again(read, index, slot);
                 continue;
             }
-            let present = self.store.get(read.object).and_then(|object| object.map().get(block));
             let op = self.requests.get_mut(read.op).expect("looked up by the caller");
             op.parts += 1;
             if present.is_some_and(|slot| slot.dirty) {
