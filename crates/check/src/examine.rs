@@ -140,6 +140,7 @@ fn refuse(report: &mut Report, error: RecoverError) {
         | RecoverError::SameMember { .. }
         | RecoverError::UsedApart { .. }
         | RecoverError::MissingAfterCrash { .. }
+        | RecoverError::UnreadAfterCrash { .. }
         | RecoverError::MissingMember { .. } => ("pool".to_owned(), 0),
     };
     report.findings.add(Severity::Loss, structure, offset, error.to_string());

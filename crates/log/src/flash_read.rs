@@ -62,6 +62,14 @@ pub enum ScanError {
         /// The member.
         member: MemberId,
     },
+    /// A member cannot be read, the pool was not left in order, and the member's host batches may have no other copy.
+    #[error(
+        "member {} of the pool cannot be read, and after the crash it may have writes that no other member has", member.0
+    )]
+    UnreadAfterCrash {
+        /// The member.
+        member: MemberId,
+    },
     /// A member is not here, and has data that no other has.
     #[error("member {} of the pool is not here, and {dirty_blocks} blocks that the origin lacks are on it alone", member.0)]
     MissingMember {

@@ -127,7 +127,10 @@ fn life_in_slot(
     let bytes = match slot.read(offset, 2 * BLOCK) {
         Ok(bytes) => bytes,
         // Another member may have a copy.
-        Err(_) if several => return Ok(None),
+        Err(_) if several => {
+            present.cannot_read(addresses.home(id).member);
+            return Ok(None);
+        }
         Err(errno) => return Err(ScanError::Read { offset, errno }),
     };
     let place = SegmentHead {

@@ -5,6 +5,8 @@
 //! - A device that this list calls gone, or whose name it lacks, is old: nothing is read from it.
 //! - Two devices that were used without each other are never both believed.
 
+use std::collections::BTreeSet;
+
 use headpond_base::{BLOCK, Buf, Errno, MemberId, Result as IoResult, SegmentId};
 use headpond_format::{
     Address, Addresses, Damage, Geometry, Member, MemberState, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
@@ -28,6 +30,8 @@ pub struct Present<'a> {
     of_member: Vec<Option<usize>>,
     /// The superblock that counts, as the first of its members has it.
     superblock: Superblock,
+    /// The members that are here and refused to show what may lie in one of their slots.
+    unread: BTreeSet<MemberId>,
 }
 
 impl<'a> Present<'a> {
@@ -84,14 +88,14 @@ impl<'a> Present<'a> {
                 }
             }
         }
-        Ok(Self { devices, of_member, superblock: newest })
+        Ok(Self { devices, of_member, superblock: newest, unread: BTreeSet::new() })
     }
 
     /// The one device of a pool whose superblock was read before.
     pub(crate) fn alone(flash: &'a mut dyn FlashRead, bytes: u64, superblock: Superblock) -> Self {
         let mut of_member = vec![None; superblock.members.given()];
         of_member[usize::from(superblock.member.0)] = Some(0);
-        Self { devices: vec![Device { flash, bytes }], of_member, superblock }
+        Self { devices: vec![Device { flash, bytes }], of_member, superblock, unread: BTreeSet::new() }
     }
 
     /// The superblock that counts.
@@ -122,6 +126,19 @@ impl<'a> Present<'a> {
     /// The members that are here.
     pub(crate) fn members(&self) -> Vec<MemberId> {
         (0..).map(MemberId).zip(&self.of_member).filter(|(_, found)| found.is_some()).map(|(id, _)| id).collect()
+    }
+
+    /// A member did not show what may lie in one of its slots.
+    pub(crate) fn cannot_read(&mut self, member: MemberId) {
+        self.unread.insert(member);
+    }
+
+    /// A member of those that did not show all that may lie in their slots, if both copies of a host batch may be with
+    /// them, and with those that are not here.
+    pub(crate) fn first_unread(&self) -> Option<MemberId> {
+        let first = self.unread.first().copied()?;
+        let unseen = self.missing().len() + self.unread.len();
+        (unseen >= usize::from(self.superblock.host_copies)).then_some(first)
     }
 
     /// Reads from a member.

@@ -129,6 +129,9 @@ fn scan_from(
     }
     let mut slots = Slots { present, addresses: &addresses, geometry: &geometry };
     let tail = judge(found, &mut slots, head.replay_from, head.last_host, durable, mutation)?;
+    if let Some(member) = present.first_unread().filter(|_| !superblock.clean_stop) {
+        return Err(ScanError::UnreadAfterCrash { member });
+    }
     for segment in &tail.differing {
         segments[segment.0 as usize].copies_differ = true;
     }

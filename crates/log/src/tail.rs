@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, BatchNumber, Block, Location, SegmentId, Sequence, Stream};
+use headpond_base::{BLOCK, BatchNumber, Block, Location, Result as IoResult, SegmentId, Sequence, Stream};
 use headpond_format::{
     Addresses, BLOCK_UNITS, Damage, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, Writer, verify_block,
     verify_packed,
@@ -70,7 +70,10 @@ pub(crate) fn batches_of_all(
         let summaries =
             match batches_of(&mut present.slot(addresses, geometry, life.segment, *keeper), geometry, life, mutation) {
                 // Another slot may have them all.
-                Err(ScanError::Read { .. }) if keepers.len() > 1 => Vec::new(),
+                Err(ScanError::Read { .. }) if keepers.len() > 1 => {
+                    present.cannot_read(addresses.home(*keeper).member);
+                    Vec::new()
+                }
                 summaries => summaries?,
             };
         for summary in summaries {
@@ -231,11 +234,16 @@ fn read_batch(
         return Ok(Some(read));
     }
     let Slots { present, addresses, .. } = slots;
-    let mut is_whole = |keeper: &SegmentId| {
+    let mut whole = 0;
+    for keeper in &batch.keepers {
         let mut slot = present.slot(addresses, geometry, batch.segment, *keeper);
-        payload_matches(&read, (first, next), writer, &mut slot, geometry)
-    };
-    let whole = batch.keepers.iter().filter(|keeper| is_whole(keeper)).count();
+        match payload_matches(&read, (first, next), writer, &mut slot, geometry) {
+            Ok(matches) => whole += usize::from(matches),
+            // A write that lost power may leave a block that cannot be read: where one device is left, it is torn.
+            Err(_) if present.members().len() > 1 => present.cannot_read(addresses.home(*keeper).member),
+            Err(_) => {}
+        }
+    }
     if whole > 0 && whole < batch.keepers.len() {
         differing.insert(batch.segment);
     }
@@ -268,14 +276,14 @@ fn payload_matches(
     writer: Writer,
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
-) -> bool {
+) -> IoResult<bool> {
     if units == 0 {
-        return true;
+        return Ok(true);
     }
     let payload = units.div_ceil(BLOCK_UNITS) as usize * BLOCK;
-    let Ok(bytes) = flash.read(geometry.byte_of(first), payload) else { return false };
+    let bytes = flash.read(geometry.byte_of(first), payload)?;
     let mut next = 0;
-    entries.iter().all(|TailEntry { entry, .. }| {
+    let matches = entries.iter().all(|TailEntry { entry, .. }| {
         let units = entry.payload_units(next);
         next = units.end;
         let Some(bytes) = bytes.get(units.start as usize * UNIT..units.end as usize * UNIT) else { return false };
@@ -290,5 +298,6 @@ fn payload_matches(
             }
             _ => true,
         }
-    })
+    });
+    Ok(matches)
 }

@@ -334,6 +334,7 @@ fn read_pool(
             | RecoverError::SameMember { .. }
             | RecoverError::UsedApart { .. }
             | RecoverError::MissingAfterCrash { .. }
+            | RecoverError::UnreadAfterCrash { .. }
             | RecoverError::MissingMember { .. }
             | RecoverError::Damaged { .. }
             | RecoverError::LostSuperblock { .. }
