@@ -55,7 +55,7 @@ impl Store {
 
     /// Whether there is no room to move anything: only dropping and destage help.
     pub(crate) fn is_short_of_segments(&self) -> bool {
-        self.log.segments().free() <= MOVE_RESERVE
+        self.log.free_segments() <= MOVE_RESERVE
     }
 
     /// Whether clean blocks may take room.
