@@ -7,7 +7,7 @@
 //!   member could be believed at the next start, alone. Meanwhile the log goes on.
 //! - A segment is *weak* if its dirty blocks have one copy, and could have two. Reclaim empties it.
 
-use headpond_base::{Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
+use headpond_base::{BatchNumber, Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
 use headpond_format::{Address, Member, SegmentState};
 
 use crate::log::Log;
@@ -49,7 +49,7 @@ impl Log {
     pub(crate) fn note_lone_batches(&mut self) {
         self.lone_batches = true;
         self.may_have_weak = true;
-        self.held.get_or_insert(self.durable);
+        self.hold();
     }
 
     /// Whether host batches have one copy, and no superblock says so.
@@ -182,7 +182,6 @@ impl Log {
     /// Records that a member refused a write or a sync, of the log or of another part. Either the pool goes on without
     /// it, and tells nobody that anything is durable before [`Log::go_on_without`]; or it takes no writes any more.
     pub fn refused(&mut self, member: MemberId, errno: Errno) {
-        let durable = self.durable();
         if !self.health.refused(member, errno) || !self.takes_writes() {
             return;
         }
@@ -197,7 +196,7 @@ impl Log {
         }
         self.may_have_weak = true;
         if !Mutation::LossUntold.is_planted(self.mutation) {
-            self.held.get_or_insert(durable);
+            self.hold();
         }
         self.leave_open_segments();
     }
@@ -293,7 +292,7 @@ impl Log {
 
     /// Members are not here: as if they had been lost now.
     pub fn hold(&mut self) {
-        self.held.get_or_insert(self.durable);
+        self.held.get_or_insert((self.durable, self.synced_host()));
     }
 
     /// The list without the lost members is durable, here and at the origin.
@@ -304,7 +303,13 @@ impl Log {
     /// All host entries up to this one are durable, and requests may hear of it.
     #[must_use]
     pub fn durable(&self) -> Sequence {
-        self.held.unwrap_or(self.durable)
+        self.held.map_or(self.durable, |(durable, _)| durable)
+    }
+
+    /// The last host batch of which the same holds.
+    #[must_use]
+    pub fn durable_host(&self) -> BatchNumber {
+        self.held.map_or(self.synced_host(), |(_, host)| host)
     }
 
     /// A member takes no new segments any more but in its first `slots` slots.

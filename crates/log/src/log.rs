@@ -93,7 +93,7 @@ pub struct Log {
     /// On every member that works. Requests hear of it through [`Log::durable`].
     pub(crate) durable: Sequence,
     /// Since a member was lost, and until its loss is known elsewhere: what requests hear.
-    pub(crate) held: Option<Sequence>,
+    pub(crate) held: Option<(Sequence, BatchNumber)>,
     pub(crate) redundancy: Redundancy,
     pub(crate) may_have_weak: bool,
     /// Host batches have one copy, and no superblock says so.
@@ -212,7 +212,8 @@ impl Log {
         self.synced_batch
     }
 
-    /// The last host batch that is durable.
+    /// The last host batch that is durable on every member that works. Nobody outside may hear of it before
+    /// [`Log::durable_host`] says so.
     #[must_use]
     pub const fn synced_host(&self) -> BatchNumber {
         self.synced_host

@@ -291,7 +291,7 @@ impl Engine {
             flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
             flash_failed: u64::from(!self.store.takes_writes()),
             // Before that checkpoint counts, recovery goes by the one before, and counts batches as that does.
-            durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log().synced_host().0 },
+            durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log().durable_host().0 },
             ..counted
         }
     }
