@@ -328,6 +328,7 @@ impl Sim<'_> {
         };
         if self.options.members {
             self.meet_members(&*restored)?;
+            self.harden_members()?;
             self.world.marker.begin(&mut *restored);
         }
         if let Some(outliving) = &mut self.world.outliving {

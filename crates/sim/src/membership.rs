@@ -276,6 +276,18 @@ impl Sim<'_> {
         Ok(())
     }
 
+    /// As control does before it notes a use beside the origin: what the start found is durable. Else the origin could
+    /// wait for the claim of a use before, which only the cache of a device has.
+    pub(crate) fn harden_members(&mut self) -> Result<(), String> {
+        const TICKET: u64 = u64::MAX;
+        for member in self.world.flash.members() {
+            self.world.flash.start_sync(member, TICKET)?;
+            // One that fails now fails the engine's first sync, too.
+            let _ = self.world.flash.finish_sync(member, TICKET, false, &mut self.deaths)?;
+        }
+        Ok(())
+    }
+
     /// A device that the pool went on without, alone: it must not pass for the pool.
     pub(crate) fn try_one_left_behind(&mut self) -> Result<(), String> {
         let left: Vec<usize> = self.world.losses.left_behind.iter().copied().collect();
