@@ -6,6 +6,9 @@
 //!
 //! Keeps true: it draws by itself, so that the rest of a seed stays what it was.
 
+use std::collections::BTreeSet;
+
+use headpond_base::MemberId;
 use headpond_engine::{LeftBehind, newest_superblock};
 
 use crate::devices::AsIs;
@@ -70,6 +73,7 @@ impl Sim<'_> {
             }
             self.world
                 .trace(|| format!("redo  {:?}", left.writes.iter().map(|write| &write.places).collect::<Vec<_>>()));
+            let mut refused: BTreeSet<MemberId> = BTreeSet::new();
             let mut failing = self.deaths.chance(150).then(|| self.deaths.below(left.writes.len() as u64 + 1));
             for (index, write) in (0..).zip(&left.writes) {
                 for (ticket, at) in (REDO_TICKETS..).zip(&write.places) {
@@ -81,6 +85,7 @@ impl Sim<'_> {
                 for (ticket, at) in (REDO_TICKETS..).zip(&write.places) {
                     let rng = &mut self.deaths;
                     let done = self.world.flash.finish_write(at.member, ticket, WriteFate::Done, rng)?;
+                    refused.extend(done.is_err().then_some(at.member));
                     self.world.trace(|| format!("redone at {at:?}: {done:?}"));
                 }
             }
@@ -89,6 +94,14 @@ impl Sim<'_> {
                     self.world.flash.start_sync(member, REDO_TICKETS)?;
                     let done = self.world.flash.finish_sync(member, REDO_TICKETS, false, &mut self.deaths)?;
                     self.world.trace(|| format!("redone on {member:?}: {done:?}"));
+                    refused.extend(done.is_err().then_some(member));
+                }
+                if left.writes.iter().any(|write| write.places.iter().all(|at| refused.contains(&at.member))) {
+                    // As control does: the memory stays as it is, and the start is refused.
+                    if self.brings_back_missing("no device took what is left in memory") {
+                        continue;
+                    }
+                    return Err("no device takes what is left in memory, and no fault can explain it".to_owned());
                 }
                 if let Some(outlived) = self.outlived.take() {
                     self.model.raise_floor(outlived);
