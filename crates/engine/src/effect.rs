@@ -190,6 +190,33 @@ pub enum Effect {
     },
 }
 
+impl Effect {
+    /// The file at the origin that it is done with.
+    pub(crate) const fn file(&self) -> Option<ObjectId> {
+        match self {
+            Self::OriginRead { object, .. }
+            | Self::OriginWrite { object, .. }
+            | Self::OriginZero { object, .. }
+            | Self::OriginResize { object, .. }
+            | Self::OriginReserve { object, .. }
+            | Self::OriginSpace { object, .. }
+            | Self::OriginSync { object, .. }
+            | Self::OriginStamp { object, .. }
+            | Self::OriginSeek { object, .. }
+            | Self::OriginRelease { object }
+            | Self::OriginLost { object } => Some(*object),
+            Self::FlashRead { .. }
+            | Self::FlashWrite { .. }
+            | Self::FlashSync { .. }
+            | Self::FlashTrim { .. }
+            | Self::OriginNamespace { .. }
+            | Self::PoolFailed { .. }
+            | Self::MembersChanged { .. }
+            | Self::Reply { .. } => None,
+        }
+    }
+}
+
 /// What a file's file system has free for everybody.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {

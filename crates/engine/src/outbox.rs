@@ -9,12 +9,13 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use headpond_base::{Buf, Errno, MemberId, Nanos};
+use headpond_base::{Buf, Errno, MemberId, Nanos, ObjectId};
 use headpond_format::Address;
 
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::origin_cost::OriginCosts;
 use crate::purpose::Purpose;
+use crate::request::Reply;
 use crate::spread::Spread;
 use crate::stats::Stats;
 
@@ -132,9 +133,18 @@ impl Outbox {
         out.append(&mut self.effects);
     }
 
-    /// The same without answers, which stay.
+    /// The same without answers, which stay. With the answer to an open stays what is to be done with its file: who
+    /// does it learns from the answer which file that is.
     pub(crate) fn take_but_answers(&mut self, out: &mut Vec<Effect>) {
-        out.extend(self.effects.extract_if(.., |effect| !matches!(effect, Effect::Reply { .. })));
+        let opened = |effect: &Effect| match effect {
+            Effect::Reply { reply: Reply::Opened { object, .. }, .. } => Some(*object),
+            _ => None,
+        };
+        let opened: Vec<ObjectId> = self.effects.iter().filter_map(opened).collect();
+        let stays = |effect: &Effect| {
+            matches!(effect, Effect::Reply { .. }) || effect.file().is_some_and(|file| opened.contains(&file))
+        };
+        out.extend(self.effects.extract_if(.., |effect| !stays(effect)));
     }
 
     /// These numbers, and what was asked of flash and origin.
