@@ -183,7 +183,7 @@ fn replayed(scanned: Scanned, missing: Vec<MemberId>) -> Result<Recovered, Recov
     }
     store.part_zeros();
     store.settle_paths();
-    let lost = store.drop_what_no_member_has();
+    let lost = store.drop_what_no_member_has(!missing.is_empty());
     if let Some((member, dirty_blocks)) = lost {
         return Err(ScanError::MissingMember { member, dirty_blocks });
     }

@@ -209,16 +209,16 @@ impl Devices {
         self.all[index].flash.rot(clean_only, rng)
     }
 
-    /// A read is issued.
+    /// A read is issued. Of a member that is gone, as a reactor does: it fails.
     pub(crate) fn start_read(&mut self, at: Address, ticket: u64, len: u64) -> Result<(), String> {
-        let device = self.of_mut(at.member)?;
+        let Ok(device) = self.of_mut(at.member) else { return Ok(()) };
         if device.is_away() { Ok(()) } else { device.flash.start_read(ticket, at.offset, len) }
     }
 
     /// A read completes.
-    pub(crate) fn finish_read(&mut self, member: MemberId, ticket: u64) -> Result<Result<Buf, Errno>, String> {
-        let device = self.of_mut(member)?;
-        Ok(device.refuses(false).map_or_else(|| Ok(device.flash.finish_read(ticket)), Err))
+    pub(crate) fn finish_read(&mut self, member: MemberId, ticket: u64) -> Result<Buf, Errno> {
+        let device = self.of_mut(member).map_err(|_| Errno::NXIO)?;
+        device.refuses(false).map_or_else(|| Ok(device.flash.finish_read(ticket)), Err)
     }
 
     /// A write is issued.

@@ -269,7 +269,8 @@ impl Sim<'_> {
         {
             self.world.losses.lost = None;
         }
-        if self.world.losses.uncovered && self.world.flash.all().iter().any(|device| device.health != Health::Well) {
+        let all_well = self.world.flash.all().iter().all(|device| device.health == Health::Well);
+        if self.world.losses.uncovered && !(all_well && self.world.losses.left_behind.is_empty()) {
             // What one life excuses, the next meets again.
             self.world.injected.flash_write += 1;
         }

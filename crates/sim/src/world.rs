@@ -459,7 +459,7 @@ impl World {
         let of = |result: Result<(), Errno>| Ok(result.map_or_else(Outcome::Failed, |()| Outcome::Done));
         match flying.effect {
             Effect::FlashRead { ticket, at, .. } => {
-                let bytes = match self.flash.finish_read(at.member, ticket.0)? {
+                let bytes = match self.flash.finish_read(at.member, ticket.0) {
                     Ok(bytes) => bytes,
                     Err(errno) => return failed(errno),
                 };

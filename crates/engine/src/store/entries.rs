@@ -195,7 +195,10 @@ impl Store {
 
     /// Drops the clean blocks of segments that no member here has. If a block of one is dirty: a member that has such,
     /// and how many there are in all.
-    pub(crate) fn drop_what_no_member_has(&mut self) -> Option<(MemberId, u64)> {
+    ///
+    /// If none that counts is missing, such a block was lost with members that the pool went on without, and told as an
+    /// error to who read it. It stays one: until it is overwritten or its file removed, reads of it fail.
+    pub(crate) fn drop_what_no_member_has(&mut self, missing: bool) -> Option<(MemberId, u64)> {
         let segments = self.log.segments();
         let is_nowhere =
             |id: SegmentId| segments.get(id).state != SegmentState::Free && segments.keepers(id).next().is_none();
@@ -211,10 +214,10 @@ impl Store {
                 if !nowhere[id.0 as usize] || slot.is_blank() {
                     continue;
                 }
-                if slot.dirty {
+                if slot.dirty && missing {
                     let member = segments.addresses().home(id).member;
                     lost = Some((member, lost.map_or(1, |(_, blocks)| blocks + 1)));
-                } else {
+                } else if !slot.dirty {
                     gone.push((*object, block));
                 }
             }
