@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use headpond_base::{Errno, MemberId};
+use headpond_base::{Errno, MemberId, Result};
 
 use crate::reactor::no_such_disk;
 use crate::trim::{TrimLane, TrimPolicy};
-use crate::{Completion, DiskOp, Flash, Waker};
+use crate::{Completion, DiskOp, Flash, FlashError, Waker};
 
 /// One disk.
 pub(crate) struct Disk {
@@ -29,13 +29,34 @@ pub(crate) enum Disposition {
 }
 
 impl Disk {
+    pub(crate) fn new(name: MemberId, flash: Flash, trim: TrimPolicy, waker: &Waker) -> Self {
+        let flash = Arc::new(flash);
+        Self { name, trim: TrimLane::new(flash.clone(), trim, waker.clone()), flash }
+    }
+
     /// Makes a disk of each flash. The member is its name.
     pub(crate) fn all(flashes: Vec<(MemberId, Flash)>, trim: TrimPolicy, waker: &Waker) -> Vec<Self> {
-        let disk = |(name, flash): (MemberId, Flash)| {
-            let flash = Arc::new(flash);
-            Self { name, trim: TrimLane::new(flash.clone(), trim, waker.clone()), flash }
-        };
-        flashes.into_iter().map(disk).collect()
+        flashes.into_iter().map(|(name, flash)| Self::new(name, flash, trim, waker)).collect()
+    }
+
+    /// The place of the disk `name`. A pool has few members: a search through them costs less than a hash.
+    pub(crate) fn place_of(disks: &[Self], name: MemberId) -> Option<usize> {
+        disks.iter().position(|disk| disk.name == name)
+    }
+
+    /// Lets the disk go, and returns the ends of the operations that waited for its trims.
+    pub(crate) fn let_go(self) -> Vec<Completion> {
+        let Self { name, trim, .. } = self;
+        trim.let_go().iter().filter_map(|op| op.failed(name, Errno::NXIO)).collect()
+    }
+
+    /// Measures the disk `name`.
+    pub(crate) fn measure(disks: &[Self], name: MemberId) -> Result<u64> {
+        let place = Self::place_of(disks, name).ok_or(Errno::NXIO)?;
+        disks[place].flash.measure().map_err(|error| match error {
+            FlashError::Io { source, .. } => source.into(),
+            _ => Errno::IO,
+        })
     }
 
     pub(crate) const fn name(&self) -> MemberId {
@@ -53,8 +74,7 @@ impl Disk {
 
     /// Checks an operation for the disk `name`.
     pub(crate) fn admit(disks: &mut [Self], name: MemberId, op: DiskOp) -> Disposition {
-        // A pool has few members: a search through them costs less than a hash.
-        let Some(place) = disks.iter().position(|disk| disk.name == name) else {
+        let Some(place) = Self::place_of(disks, name) else {
             return no_such_disk(name, &op).map_or(Disposition::Kept, Disposition::Ended);
         };
         let disk = &mut disks[place];

@@ -18,15 +18,16 @@
 //!   not go down early.
 //! - Bounded: withheld writes beyond [`Withhold::bytes_max`] go down without a sync.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId, Result};
 
-use crate::{Completion, DiskOp, End, Reactor, Tag, Waker, WatchToken};
+use crate::reactor::no_such_disk;
+use crate::{Completion, DiskOp, End, Flash, Reactor, Tag, Waker, WatchToken};
 
 /// Bytes that a device writes whole or not at all.
 const SECTOR: usize = 512;
@@ -121,6 +122,8 @@ pub struct Faults<R> {
     below: HashMap<Tag, Below>,
     next_tag: u64,
     finished: Vec<Completion>,
+    /// Ends of a disk that was removed: they wait for nothing.
+    last: Vec<Completion>,
     /// Ends that wait for their time.
     late: VecDeque<(Instant, Completion)>,
     buffer: Vec<Completion>,
@@ -209,6 +212,7 @@ impl<R: Reactor> Faults<R> {
             below: HashMap::new(),
             next_tag: 0,
             finished: Vec::new(),
+            last: Vec::new(),
             late: VecDeque::new(),
             buffer: Vec::new(),
         }
@@ -382,6 +386,36 @@ impl<R: Reactor> Faults<R> {
         }
     }
 
+    /// The disk is gone: what its owner still waits for ends, and nothing is withheld any more.
+    fn forget(&mut self) {
+        self.last.append(&mut self.finished);
+        self.last.extend(self.late.drain(..).map(|(_, one)| one));
+        // A write with several parts under way, and a sync with its drain, end once.
+        let mut told = BTreeSet::new();
+        let mut failed = Vec::new();
+        for below in std::mem::take(&mut self.below).into_values() {
+            let (tag, end) = match below {
+                Below::Read { tag, .. } => (tag, End::Read(Err(Errno::NXIO))),
+                Below::Write { tag }
+                | Below::Early(Early { tag, .. })
+                | Below::Tear { early: Early { tag, .. }, .. } => (tag, End::Write(Err(Errno::NXIO))),
+                Below::Sync { tag: Some(tag) } => (tag, End::Sync(Err(Errno::NXIO))),
+                Below::Sync { tag: None } | Below::Drain => continue,
+            };
+            failed.push((tag, end));
+        }
+        let syncs = std::mem::take(&mut self.syncs).into_iter().chain(self.drain.take().map(|drain| drain.tag));
+        failed.extend(syncs.flatten().map(|tag| (tag, End::Sync(Err(Errno::NXIO)))));
+        for (tag, end) in failed {
+            if told.insert(tag) {
+                self.last.push(Completion { disk: self.disk, tag, end });
+            }
+        }
+        self.held.clear();
+        self.draining.clear();
+        self.early = 0;
+    }
+
     /// xorshift64: good enough to choose blocks, and the same on every machine.
     fn chance(&mut self) -> u64 {
         self.random ^= self.random << 13;
@@ -441,6 +475,21 @@ impl<R: Reactor> Reactor for Faults<R> {
         self.inner.bytes(disk)
     }
 
+    fn add(&mut self, disk: MemberId, flash: Flash) -> Result<()> {
+        self.inner.add(disk, flash)
+    }
+
+    fn remove(&mut self, disk: MemberId) {
+        if disk == self.disk {
+            self.forget();
+        }
+        self.inner.remove(disk);
+    }
+
+    fn measure(&mut self, disk: MemberId) -> Result<u64> {
+        self.inner.measure(disk)
+    }
+
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -450,6 +499,10 @@ impl<R: Reactor> Reactor for Faults<R> {
             return self.inner.submit(disk, op);
         }
         let bytes = self.inner.bytes(disk);
+        if bytes == 0 {
+            self.finished.extend(no_such_disk(disk, &op));
+            return;
+        }
         let kind = match &op {
             DiskOp::Read { .. } => OpKind::Read,
             DiskOp::Write { .. } => OpKind::Write,
@@ -489,7 +542,7 @@ impl<R: Reactor> Reactor for Faults<R> {
         }
         let next = self.late.front().map(|(due, _)| due.saturating_duration_since(Instant::now()));
         let timeout = match (timeout, next) {
-            _ if !self.finished.is_empty() => Some(Duration::ZERO),
+            _ if !self.finished.is_empty() || !self.last.is_empty() => Some(Duration::ZERO),
             (Some(timeout), Some(next)) => Some(timeout.min(next)),
             (timeout, next) => timeout.or(next),
         };
@@ -503,6 +556,7 @@ impl<R: Reactor> Reactor for Faults<R> {
             }
         }
         self.buffer = below;
+        done.append(&mut self.last);
         if delay.is_zero() && self.late.is_empty() {
             done.append(&mut self.finished);
         } else {

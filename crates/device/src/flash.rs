@@ -13,6 +13,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result};
@@ -46,7 +47,8 @@ pub struct Flash {
     file: File,
     path: PathBuf,
     kind: FlashKind,
-    bytes: u64,
+    /// Grows if the file or device does, and [`Flash::measure`] is called then.
+    bytes: AtomicU64,
     direct: bool,
 }
 
@@ -95,7 +97,7 @@ impl Flash {
             file.sync_all().map_err(|error| failed("sync", path, error))?;
             sync_directory_of(path).map_err(|error| failed("sync the directory of", path, error))?;
             let (file, direct) = into_direct(file, path)?;
-            Ok(Self { file, path: path.to_owned(), kind: FlashKind::File, bytes, direct })
+            Ok(Self { file, path: path.to_owned(), kind: FlashKind::File, bytes: bytes.into(), direct })
         });
         if made.is_err() {
             // Report the first error, not this one.
@@ -147,13 +149,25 @@ impl Flash {
     }
 
     fn locked(file: File, path: &Path, kind: FlashKind) -> std::result::Result<Self, FlashError> {
-        let (mut file, direct) = into_direct(file, path)?;
-        let bytes = match kind {
-            FlashKind::File => file.metadata().map(|metadata| metadata.len()),
-            FlashKind::BlockDevice => file.seek(SeekFrom::End(0)),
+        let (file, direct) = into_direct(file, path)?;
+        let flash = Self { file, path: path.to_owned(), kind, bytes: AtomicU64::new(0), direct };
+        flash.measure()?;
+        Ok(flash)
+    }
+
+    /// Measures it once more, and returns its size in whole blocks. Nobody may shorten it while it is open.
+    ///
+    /// # Errors
+    /// When it cannot be measured.
+    pub fn measure(&self) -> std::result::Result<u64, FlashError> {
+        let bytes = match self.kind {
+            FlashKind::File => self.file.metadata().map(|metadata| metadata.len()),
+            // Nothing reads or writes at the file's own position.
+            FlashKind::BlockDevice => (&self.file).seek(SeekFrom::End(0)),
         };
-        let bytes = bytes.map_err(|error| failed("measure", path, error))? / BLOCK_U64 * BLOCK_U64;
-        Ok(Self { file, path: path.to_owned(), kind, bytes, direct })
+        let bytes = bytes.map_err(|error| failed("measure", &self.path, error))? / BLOCK_U64 * BLOCK_U64;
+        self.bytes.store(bytes, Ordering::Relaxed);
+        Ok(bytes)
     }
 
     /// Gives a file all its space, if another process created it. Its content stays as it is. Does nothing for block
@@ -164,15 +178,15 @@ impl Flash {
     pub fn allocate(&self) -> std::result::Result<(), FlashError> {
         let allocated = self.file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
         match self.kind {
-            FlashKind::File if allocated < self.bytes => allocate(&self.file, &self.path, self.bytes),
+            FlashKind::File if allocated < self.bytes() => allocate(&self.file, &self.path, self.bytes()),
             _ => Ok(()),
         }
     }
 
     /// Usable size in bytes: whole blocks.
     #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// The kind of the flash.

@@ -57,6 +57,11 @@ impl Reactor for MemoryDisks {
         self.image(disk).map_or(0, |image| image.lock().len() as u64)
     }
 
+    fn remove(&mut self, disk: MemberId) {
+        // Each operation is done already.
+        self.disks.retain(|(name, _)| *name != disk);
+    }
+
     fn name(&self) -> &'static str {
         "memory"
     }

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use headpond_base::{Errno, MemberId};
+use headpond_base::{Errno, MemberId, Result};
 
-use crate::{Completion, DiskOp, Waker};
+use crate::{Completion, DiskOp, Flash, Waker};
 
 /// The most descriptors of one reactor.
 pub const WATCHES_MAX: usize = 64;
@@ -20,6 +20,31 @@ pub struct WatchToken(pub(crate) u64);
 pub trait Reactor: Send {
     /// Usable bytes of a disk, a multiple of [`BLOCK`](headpond_base::BLOCK); zero if the reactor has no such disk.
     fn bytes(&self, disk: MemberId) -> u64;
+
+    /// Drives one disk more, under a name that it has had for no other disk.
+    ///
+    /// # Errors
+    /// [`Errno::EXIST`] if it has a disk of that name, [`Errno::OPNOTSUPP`] if its disks are no flash, and what the
+    /// system says if it lacks threads. The flash is closed then.
+    fn add(&mut self, _disk: MemberId, _flash: Flash) -> Result<()> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Lets a disk go. All its operations under way end with [`Errno::NXIO`], also those that the kernel never answers.
+    /// The flash is closed once the kernel has let go of it, and stays locked until then. Does nothing if there is no
+    /// such disk.
+    fn remove(&mut self, disk: MemberId);
+
+    /// Measures a disk whose file or device grew, and returns its size. From now on all of it can be used.
+    ///
+    /// # Errors
+    /// [`Errno::NXIO`] if there is no such disk, and what the system says.
+    fn measure(&mut self, disk: MemberId) -> Result<u64> {
+        match self.bytes(disk) {
+            0 => Err(Errno::NXIO),
+            bytes => Ok(bytes),
+        }
+    }
 
     /// The backend, for people to read: `uring`, `psync`, `memory`.
     fn name(&self) -> &'static str;
@@ -67,6 +92,18 @@ pub trait Reactor: Send {
 impl<R: Reactor + ?Sized> Reactor for Box<R> {
     fn bytes(&self, disk: MemberId) -> u64 {
         (**self).bytes(disk)
+    }
+
+    fn add(&mut self, disk: MemberId, flash: Flash) -> Result<()> {
+        (**self).add(disk, flash)
+    }
+
+    fn remove(&mut self, disk: MemberId) {
+        (**self).remove(disk);
+    }
+
+    fn measure(&mut self, disk: MemberId) -> Result<u64> {
+        (**self).measure(disk)
     }
 
     fn name(&self) -> &'static str {

@@ -82,6 +82,13 @@ impl TrimLane {
         free
     }
 
+    /// Ends without a wait, and returns the writes that it still held. A trim under way may go on: it has the flash
+    /// open and locked until its end, so nobody else has the device by then.
+    pub(crate) fn let_go(mut self) -> VecDeque<DiskOp> {
+        self.thread = None;
+        std::mem::take(&mut self.held)
+    }
+
     fn is_touched_by(&self, op: &DiskOp) -> bool {
         let DiskOp::Write { offset, data, .. } = op else { return false };
         let end = offset + data.len() as u64;

@@ -9,7 +9,8 @@
 //!   share is all slots.
 //! - Memory that the kernel may still read or write stays in its slot until the kernel has answered. The drop of the
 //!   reactor waits for that.
-//! - A slot is either free or names one operation that the kernel has exactly once.
+//! - A slot is free, or names one operation that the kernel has exactly once. Each disk that joins brings slots for its
+//!   share, and each slot that the kernel keeps of a removed disk is made up for. So there is always one for a share.
 //! - Only one thread uses the ring: the one that waits first. Then the kernel needs no locks, and runs completions
 //!   only when asked (SINGLE_ISSUER and DEFER_TASKRUN, where they exist).
 
@@ -19,9 +20,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use headpond_base::{Buf, BufMut, Errno, MemberId};
+use headpond_base::{Buf, BufMut, Errno, MemberId, Result};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
@@ -62,6 +64,7 @@ pub struct Uring {
     started: bool,
     watching: bool,
     waker: Waker,
+    trim: TrimPolicy,
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: Vec<Completion>,
@@ -83,6 +86,9 @@ enum Slot {
     Free,
     /// Of the disk at this place.
     Busy(usize, Work),
+    /// Of a disk that was removed. The owner has the end already. Both stay only because the kernel has not answered.
+    #[allow(dead_code)]
+    Orphan(Arc<Flash>, Work),
 }
 
 /// An operation that the kernel has, and the memory it uses.
@@ -120,7 +126,7 @@ impl Uring {
         let waker = Waker::eventful()?;
         let depth = ring.params().sq_entries() as usize;
         let disks = Disk::all(flashes, trim, &waker);
-        let share = (depth / disks.len().max(1)).max(1);
+        let share = share(depth, disks.len());
         let lane = |_: &Disk| Lane { backlog: VecDeque::with_capacity(share), under_way: 0, share };
         Ok(Self {
             ring,
@@ -129,6 +135,7 @@ impl Uring {
             started: false,
             watching: false,
             waker,
+            trim,
             slots: (0..depth).map(|_| Slot::Free).collect(),
             free: (0..depth).rev().collect(),
             ready: Vec::new(),
@@ -173,7 +180,8 @@ impl Uring {
     /// Gives the kernel as much of one disk's backlog as the disk has slots.
     fn fill_from(&mut self, place: usize) -> io::Result<()> {
         while self.lanes[place].under_way < self.lanes[place].share {
-            let (Some(&index), Some(op)) = (self.free.last(), self.lanes[place].backlog.pop_front()) else { break };
+            let Some(&index) = self.free.last() else { break };
+            let Some(op) = self.lanes[place].backlog.pop_front() else { break };
             let work = match op {
                 DiskOp::Read { tag, offset, len } => Work::Read { tag, offset, buf: BufMut::unwritten(len), got: 0 },
                 DiskOp::Write { tag, offset, data } => Work::Write { tag, offset, data, put: 0 },
@@ -238,7 +246,16 @@ impl Uring {
                 continue;
             }
             let index = entry.user_data() as usize;
-            let Slot::Busy(_, work) = &mut self.slots[index] else { continue };
+            let work = match &mut self.slots[index] {
+                Slot::Busy(_, work) => work,
+                Slot::Free => continue,
+                // With the last one of a disk goes the flash.
+                orphan @ Slot::Orphan(..) => {
+                    *orphan = Slot::Free;
+                    self.free.push(index);
+                    continue;
+                }
+            };
             match work.advance(entry.result()) {
                 Step::Again => self.push_slot(index)?,
                 Step::End(errno) => {
@@ -253,6 +270,16 @@ impl Uring {
         }
     }
 
+    /// Divides the ring anew among the disks, and sees to it that there are slots for a share.
+    fn share_out(&mut self) {
+        let share = share(self.ring.params().sq_entries() as usize, self.disks.len());
+        self.lanes.iter_mut().for_each(|lane| lane.share = share);
+        for index in self.slots.len()..self.slots.len() + share.saturating_sub(self.free.len()) {
+            self.slots.push(Slot::Free);
+            self.free.push(index);
+        }
+    }
+
     /// One call to the kernel: submits what is queued and, if `block`, waits.
     fn enter(&mut self, block: bool, timeout: Option<Duration>) -> io::Result<()> {
         if !block {
@@ -262,6 +289,11 @@ impl Uring {
         let spec = Timespec::from(timeout);
         tolerated(self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&spec)))
     }
+}
+
+/// How many slots each of so many disks may use.
+fn share(depth: usize, disks: usize) -> usize {
+    (depth / disks.max(1)).max(1)
 }
 
 /// The event of an eventfd that counted up (poll.h).
@@ -276,6 +308,16 @@ enum Step {
 }
 
 impl Work {
+    /// Its end with an error, while the kernel still has its memory.
+    fn failed(&self, disk: MemberId, errno: Errno) -> Completion {
+        let (tag, end) = match *self {
+            Self::Read { tag, .. } => (tag, End::Read(Err(errno))),
+            Self::Write { tag, .. } => (tag, End::Write(Err(errno))),
+            Self::Sync { tag } => (tag, End::Sync(Err(errno))),
+        };
+        Completion { disk, tag, end }
+    }
+
     fn advance(&mut self, result: i32) -> Step {
         const EAGAIN: i32 = 11;
         match result {
@@ -326,6 +368,39 @@ impl Reactor for Uring {
         Disk::bytes_of(&self.disks, disk)
     }
 
+    fn add(&mut self, disk: MemberId, flash: Flash) -> Result<()> {
+        if Disk::place_of(&self.disks, disk).is_some() {
+            return Err(Errno::EXIST);
+        }
+        self.disks.push(Disk::new(disk, flash, self.trim, &self.waker));
+        self.lanes.push(Lane { backlog: VecDeque::new(), under_way: 0, share: 0 });
+        self.share_out();
+        Ok(())
+    }
+
+    fn remove(&mut self, disk: MemberId) {
+        let Some(place) = Disk::place_of(&self.disks, disk) else { return };
+        let (lane, gone) = (self.lanes.remove(place), self.disks.remove(place));
+        for slot in &mut self.slots {
+            match slot {
+                Slot::Busy(of, _) if *of > place => *of -= 1,
+                Slot::Busy(of, _) if *of == place => {
+                    let Slot::Busy(_, work) = std::mem::replace(slot, Slot::Free) else { continue };
+                    self.ready.push(work.failed(disk, Errno::NXIO));
+                    *slot = Slot::Orphan(gone.flash().clone(), work);
+                }
+                _ => {}
+            }
+        }
+        self.ready.extend(lane.backlog.iter().filter_map(|op| op.failed(disk, Errno::NXIO)));
+        self.ready.extend(gone.let_go());
+        self.share_out();
+    }
+
+    fn measure(&mut self, disk: MemberId) -> Result<u64> {
+        Disk::measure(&self.disks, disk)
+    }
+
     fn name(&self) -> &'static str {
         "uring"
     }
@@ -357,16 +432,14 @@ impl Reactor for Uring {
     }
 
     /// A sync: the kernel would carry it out on a worker thread of the ring. And a small write: it needs no such
-    /// thread, but one call takes the place of two, and of the sleep between them.
+    /// thread, but one call takes the place of two, and of the sleep between them. With several disks none: one that
+    /// never answers would keep this thread from the others.
     fn carry_out_alone(&mut self, writes: bool, done: &mut Vec<Completion>) -> bool {
-        if self.under_way() > 0 || !self.ready.is_empty() {
+        let ([lane], [disk]) = (&mut self.lanes[..], &mut self.disks[..]) else { return false };
+        if self.free.len() < self.slots.len() || !self.ready.is_empty() {
             return false;
         }
-        for (lane, disk) in self.lanes.iter_mut().zip(&mut self.disks) {
-            lane.backlog.extend(disk.released());
-        }
-        let mut busy = self.lanes.iter_mut().zip(&self.disks).filter(|(lane, _)| !lane.backlog.is_empty());
-        let (Some((lane, disk)), None) = (busy.next(), busy.next()) else { return false };
+        lane.backlog.extend(disk.released());
         if lane.backlog.len() != 1 {
             return false;
         }
@@ -413,10 +486,11 @@ impl Drop for Uring {
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.started && self.under_way() > 0 {
-            let waited = tolerated(self.ring.submit_and_wait(1));
-            if waited.and_then(|()| self.reap(&mut done)).is_err() {
-                // This is not the ring's thread, or the kernel refuses the call. The kernel may still write to this
-                // memory, so leak it.
+            let is_busy = self.lanes.iter().any(|lane| lane.under_way > 0);
+            let waited = if is_busy { tolerated(self.ring.submit_and_wait(1)) } else { tolerated(self.ring.submit()) };
+            if waited.and_then(|()| self.reap(&mut done)).is_err() || (!is_busy && self.under_way() > 0) {
+                // This is not the ring's thread, or the kernel refuses the call, or a disk that was removed has not
+                // answered. The kernel may still write to this memory, so leak it.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
             }

@@ -38,6 +38,10 @@ impl Reactor for Alone {
         self.0.bytes(disk)
     }
 
+    fn remove(&mut self, disk: MemberId) {
+        self.0.remove(disk);
+    }
+
     fn name(&self) -> &'static str {
         self.0.name()
     }

@@ -320,6 +320,10 @@ impl Reactor for Gate {
         self.device.bytes(disk)
     }
 
+    fn remove(&mut self, disk: MemberId) {
+        self.device.remove(disk);
+    }
+
     fn name(&self) -> &'static str {
         self.device.name()
     }
