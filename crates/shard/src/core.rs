@@ -1,7 +1,9 @@
 //! What the shard needs of an engine. The product has one engine; tests have doubles.
 
 use headpond_base::Nanos;
-use headpond_engine::{Effect, Engine, FlushProgress, Holding, Outcome, Request, RequestId, Stats, Ticket};
+use headpond_engine::{
+    Effect, Engine, FlushProgress, Holding, MemberShown, Outcome, Request, RequestId, Stats, Ticket,
+};
 
 /// Takes requests and completions, and gives effects. The methods are the engine's own; see there.
 pub trait Core: Send + 'static {
@@ -25,6 +27,14 @@ pub trait Core: Send + 'static {
     fn holdings(&self, most: usize) -> Vec<Holding> {
         let _ = most;
         Vec::new()
+    }
+    /// All members that the pool has had.
+    fn members(&self) -> Vec<MemberShown> {
+        Vec::new()
+    }
+    /// Dirty blocks that one member has where two should.
+    fn exposed_blocks(&self) -> u64 {
+        0
     }
 }
 
@@ -59,5 +69,13 @@ impl Core for Engine {
 
     fn holdings(&self, most: usize) -> Vec<Holding> {
         Self::holdings(self, most)
+    }
+
+    fn members(&self) -> Vec<MemberShown> {
+        Self::members(self)
+    }
+
+    fn exposed_blocks(&self) -> u64 {
+        Self::exposed_blocks(self)
     }
 }

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use headpond_base::{Errno, ObjectId, Result};
-use headpond_device::Reactor;
+use headpond_base::{Errno, MemberId, ObjectId, Result};
+use headpond_device::{Flash, Reactor};
 use headpond_door::{Door, DoorId};
 use headpond_engine::{Namespace, Reply, Request};
 
 use crate::hold::Hold;
 use crate::lanes::Lanes;
 use crate::listeners::Listeners;
-use crate::mailbox::{Item, Mailbox};
+use crate::mailbox::{DiskChange, Item, Mailbox};
 use crate::operation::Operation;
 use crate::recorder::Recorder;
 use crate::turn::Turner;
@@ -136,6 +136,31 @@ impl Handle {
         self.shared.mailbox.hold(hold);
     }
 
+    /// Gives the shard's reactor one disk more, under a name that it has had for no other. Waits for that, and never for
+    /// a device.
+    ///
+    /// # Errors
+    /// Those of [`Reactor::add`]; [`Errno::SHUTDOWN`] if the shard has ended. The flash is closed then.
+    pub fn add_disk(&self, disk: MemberId, flash: Flash) -> Result<()> {
+        self.change_disk(disk, DiskChange::Join(flash)).map(drop)
+    }
+
+    /// Takes a disk away. What it had under way fails. See [`Reactor::remove`].
+    ///
+    /// # Errors
+    /// [`Errno::SHUTDOWN`] if the shard has ended, and with it the use of the disk.
+    pub fn remove_disk(&self, disk: MemberId) -> Result<()> {
+        self.change_disk(disk, DiskChange::Leave).map(drop)
+    }
+
+    /// Measures a disk whose file or device grew, and returns its size.
+    ///
+    /// # Errors
+    /// Those of [`Reactor::measure`]; [`Errno::SHUTDOWN`] if the shard has ended.
+    pub fn measure_disk(&self, disk: MemberId) -> Result<u64> {
+        self.change_disk(disk, DiskChange::Measure)
+    }
+
     /// Sets `tell`, called with each object that the engine lets go of. It runs on the shard's thread, in order with
     /// the answers: it must be short, must not block and must not call this. Only the first call counts.
     pub fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
@@ -172,6 +197,12 @@ impl Handle {
     /// When the shard's thread panicked, or is the calling one.
     pub fn stop(self) -> std::result::Result<(), StopError> {
         self.shared.stop()
+    }
+
+    fn change_disk(&self, disk: MemberId, change: DiskChange) -> Result<u64> {
+        let (sender, receiver) = sync_channel(1);
+        self.shared.mailbox.change_disk(disk, change, sender);
+        receiver.recv().unwrap_or(Err(Errno::SHUTDOWN))
     }
 
     fn send(&self, request: Request, operation: Option<Operation>, answer: Box<dyn FnOnce(Reply) + Send>) {

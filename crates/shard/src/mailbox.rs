@@ -10,8 +10,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use headpond_base::Errno;
-use headpond_device::Waker;
+use headpond_base::{Errno, MemberId, Result};
+use headpond_device::{Flash, Waker};
 use headpond_door::{Door, DoorId};
 use headpond_engine::{Reply, Request};
 
@@ -32,12 +32,20 @@ pub(crate) struct Item {
     pub(crate) since: Instant,
 }
 
-/// A change of the doors that the shard serves, of what comes through them, or of who notes that.
-pub(crate) enum DoorChange {
+/// A change of the doors that the shard serves, of what comes through them, of who notes that, or of the disks below.
+pub(crate) enum ShardChange {
     Admit(DoorId, Box<dyn Door>),
     Withdraw(DoorId),
     Hold(Hold),
     Record(Option<Box<Recorder>>),
+    Disk(MemberId, DiskChange, SyncSender<Result<u64>>),
+}
+
+/// What becomes of a disk.
+pub(crate) enum DiskChange {
+    Join(Flash),
+    Leave,
+    Measure,
 }
 
 /// Doors and other callers put requests here, and the shard takes them.
@@ -51,7 +59,7 @@ pub(crate) struct Mailbox {
 struct Inner {
     items: Vec<Item>,
     probes: Vec<SyncSender<ShardStats>>,
-    doors: Vec<DoorChange>,
+    changes: Vec<ShardChange>,
     next_door: DoorId,
     under_way: usize,
     waiting: usize,
@@ -65,7 +73,7 @@ impl Mailbox {
         let inner = Inner {
             items: Vec::with_capacity(limit),
             probes: Vec::new(),
-            doors: Vec::new(),
+            changes: Vec::new(),
             next_door: DoorId(1),
             under_way: 0,
             waiting: 0,
@@ -121,33 +129,38 @@ impl Mailbox {
         let mut inner = self.locked();
         let id = inner.next_door;
         inner.next_door = DoorId(id.0 + 1);
-        self.change(inner, DoorChange::Admit(id, door));
+        self.change(inner, ShardChange::Admit(id, door));
         id
     }
 
     /// Ends the service of a door.
     pub(crate) fn withdraw(&self, id: DoorId) {
-        self.change(self.locked(), DoorChange::Withdraw(id));
+        self.change(self.locked(), ShardChange::Withdraw(id));
     }
 
     /// Sets what waits from now on.
     pub(crate) fn hold(&self, hold: Hold) {
-        self.change(self.locked(), DoorChange::Hold(hold));
+        self.change(self.locked(), ShardChange::Hold(hold));
     }
 
     /// Sets who notes requests from now on.
     pub(crate) fn record(&self, recorder: Option<Recorder>) {
-        self.change(self.locked(), DoorChange::Record(recorder.map(Box::new)));
+        self.change(self.locked(), ShardChange::Record(recorder.map(Box::new)));
     }
 
-    fn change(&self, mut inner: MutexGuard<'_, Inner>, change: DoorChange) {
+    /// Changes a disk. The answer has its size. It does not come if the shard has ended.
+    pub(crate) fn change_disk(&self, disk: MemberId, change: DiskChange, answer: SyncSender<Result<u64>>) {
+        self.change(self.locked(), ShardChange::Disk(disk, change, answer));
+    }
+
+    fn change(&self, mut inner: MutexGuard<'_, Inner>, change: ShardChange) {
         if inner.closed.is_some() {
             drop(inner);
             // Outside the lock: a drop of the door may do anything.
             drop(change);
             return;
         }
-        inner.doors.push(change);
+        inner.changes.push(change);
         drop(inner);
         self.waker.wake();
     }
@@ -159,14 +172,14 @@ impl Mailbox {
     }
 
     /// For the shard: `answered` requests are done. New requests go to `items` (empty; its memory is used again),
-    /// unless `take` is false. Probes go to `probes`. Doors that come and go are in `doors`, in order. True: end.
+    /// unless `take` is false. Probes go to `probes`. Doors and disks that come and go are in `changes`, in order. True: end.
     pub(crate) fn exchange(
         &self,
         answered: usize,
         take: bool,
         items: &mut Vec<Item>,
         probes: &mut Vec<SyncSender<ShardStats>>,
-        doors: &mut Vec<DoorChange>,
+        changes: &mut Vec<ShardChange>,
     ) -> bool {
         let mut inner = self.locked();
         inner.under_way -= answered;
@@ -174,7 +187,7 @@ impl Mailbox {
             std::mem::swap(&mut inner.items, items);
         }
         probes.append(&mut inner.probes);
-        doors.append(&mut inner.doors);
+        changes.append(&mut inner.changes);
         let wake = answered.min(inner.waiting);
         let stop = inner.stop;
         drop(inner);
@@ -193,9 +206,9 @@ impl Mailbox {
         // The threads that asked find the sender gone.
         inner.probes.clear();
         // Drop outside the lock, as in `change`.
-        let doors = std::mem::take(&mut inner.doors);
+        let changes = std::mem::take(&mut inner.changes);
         drop(inner);
-        drop(doors);
+        drop(changes);
         self.room.notify_all();
         for item in items {
             (item.answer)(Reply::Failed(errno));

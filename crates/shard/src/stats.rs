@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use headpond_base::MemberId;
 use headpond_door::DoorId;
-use headpond_engine::{FlushProgress, Holding, Stats};
+use headpond_engine::{FlushProgress, Holding, MemberShown, Stats};
 
 use crate::Histogram;
 
@@ -16,6 +17,12 @@ pub struct ShardStats {
     pub flushes: Vec<FlushProgress>,
     /// The objects with most in the pool, and those with most that the origin lacks.
     pub holdings: Vec<Holding>,
+    /// All members that the pool has had.
+    pub members: Vec<MemberShown>,
+    /// Gauge: dirty blocks that one member has where two should.
+    pub exposed_blocks: u64,
+    /// How many operations of each disk have failed, of those that had any.
+    pub disk_errors: Vec<(MemberId, u64)>,
     /// How long requests took.
     pub latency: Latencies,
     /// The backend of flash operations: `uring` or `psync`.

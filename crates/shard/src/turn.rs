@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use headpond_base::{Errno, MemberId};
+use headpond_base::{Errno, MemberId, Result};
 use headpond_device::{Completion, DiskOp, End, Reactor, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
@@ -23,7 +23,7 @@ use crate::hold::{HeldRequests, Hold};
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::looking::{Awaited, Looking};
-use crate::mailbox::{DoorChange, Item, Mailbox};
+use crate::mailbox::{DiskChange, Item, Mailbox, ShardChange};
 use crate::recorder::Recorder;
 use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
@@ -69,6 +69,7 @@ pub(crate) struct Turner<C: Core> {
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
+    disk_errors: Vec<(MemberId, u64)>,
     listeners: Listeners,
     // Last, because fields are dropped in order: the requests' answers come before those of the mailbox.
     closing: Closing,
@@ -123,6 +124,7 @@ impl<C: Core> Turner<C> {
             turns: 0,
             answered_ever: 0,
             latency: Latencies::default(),
+            disk_errors: Vec::new(),
             listeners,
             // After a panic this stays.
             closing: Closing { mailbox, errno: Errno::IO, last: ShardStats::default() },
@@ -290,14 +292,31 @@ impl<C: Core> Turner<C> {
         self.answered = 0;
         for change in changes {
             match change {
-                DoorChange::Admit(id, door) => self.doors.admit(id, door, &mut *self.reactor),
-                DoorChange::Withdraw(id) => self.doors.withdraw(id, &mut *self.reactor),
-                DoorChange::Hold(hold) => self.hold(hold),
-                DoorChange::Record(recorder) => self.recorder = recorder,
+                ShardChange::Admit(id, door) => self.doors.admit(id, door, &mut *self.reactor),
+                ShardChange::Withdraw(id) => self.doors.withdraw(id, &mut *self.reactor),
+                ShardChange::Hold(hold) => self.hold(hold),
+                ShardChange::Record(recorder) => self.recorder = recorder,
+                ShardChange::Disk(disk, change, answer) => {
+                    // The thread that asked may have gone.
+                    let _ = answer.send(self.change_disk(disk, change));
+                }
             }
         }
         if self.stopping && self.held.now() != Hold::Nothing {
             self.hold(Hold::Nothing);
+        }
+    }
+
+    /// Changes a disk. What a disk that leaves had under way ends with the next wait. The engine hears of it as of any
+    /// other error.
+    fn change_disk(&mut self, disk: MemberId, change: DiskChange) -> Result<u64> {
+        match change {
+            DiskChange::Join(flash) => self.reactor.add(disk, flash).map(|()| self.reactor.bytes(disk)),
+            DiskChange::Leave => {
+                self.reactor.remove(disk);
+                Ok(0)
+            }
+            DiskChange::Measure => self.reactor.measure(disk),
         }
     }
 
@@ -366,6 +385,12 @@ impl<C: Core> Turner<C> {
                 End::Write(Ok(())) | End::Sync(Ok(())) => Outcome::Done,
                 End::Read(Err(errno)) | End::Write(Err(errno)) | End::Sync(Err(errno)) => Outcome::Failed(errno),
             };
+            if matches!(outcome, Outcome::Failed(_)) {
+                match self.disk_errors.iter_mut().find(|(disk, _)| *disk == done.disk) {
+                    Some((_, errors)) => *errors += 1,
+                    None => self.disk_errors.push((done.disk, 1)),
+                }
+            }
             self.engine.complete(Ticket(done.tag.0), outcome);
         }
     }
@@ -504,6 +529,9 @@ impl<C: Core> Turner<C> {
             engine: self.engine.stats(),
             flushes: self.engine.flushes(),
             holdings: self.engine.holdings(HOLDINGS),
+            members: self.engine.members(),
+            exposed_blocks: self.engine.exposed_blocks(),
+            disk_errors: self.disk_errors.clone(),
             latency: self.latency.clone(),
             doors: self.doors.stats(),
             device: self.reactor.name(),

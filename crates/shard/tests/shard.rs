@@ -417,6 +417,36 @@ fn stop_joins_all_threads_and_nobody_is_left_waiting() {
 }
 
 #[test]
+fn a_disk_that_never_answers_is_taken_away_and_another_one_joins_while_the_shard_turns() {
+    const NEVER: Duration = Duration::from_secs(3600);
+    let dir = tempfile::tempdir().unwrap();
+    let flash = |name: &str| Flash::create(&dir.path().join(name), 1 << 20, Fill::Reserved).unwrap();
+    let below = start_reactor(vec![(MemberId(0), flash("first"))], Backend::Auto, TrimPolicy::Off).unwrap();
+    let faults = Faults::new(below, MemberId(0), FaultPlan { delay: NEVER, ..FaultPlan::default() });
+    let fault = faults.handle();
+    let (handle, _) = start_on(Box::new(faults), Limits::default());
+    let (sender, answers) = channel();
+    handle.submit(read(FLASH, 0), Box::new(move |reply| sender.send(reply).unwrap()));
+    while handle.stats().flash_under_way == 0 {
+        std::thread::yield_now();
+    }
+    handle.remove_disk(MemberId(0)).unwrap();
+    assert!(matches!(answers.recv().unwrap(), Reply::Failed(Errno::NXIO) | Reply::Data(..)), "it has an end");
+    fault.delay(Duration::ZERO);
+    assert_eq!(failure(&handle.call(read(FLASH, 0))), Some(Errno::NXIO));
+    handle.add_disk(MemberId(0), flash("second")).unwrap();
+    assert!(matches!(handle.call(write(FLASH, 4096, 7)), Reply::Done));
+    assert_eq!(handle.add_disk(MemberId(0), flash("third")), Err(Errno::EXIST));
+    let grown = std::fs::File::options().write(true).open(dir.path().join("second")).unwrap();
+    grown.set_len(2 << 20).unwrap();
+    assert_eq!(handle.measure_disk(MemberId(0)), Ok(2 << 20));
+    assert!(matches!(handle.call(write(FLASH, 1 << 20, 7)), Reply::Done));
+    let other = handle.clone();
+    handle.stop().unwrap();
+    assert_eq!(other.remove_disk(MemberId(0)), Err(Errno::SHUTDOWN));
+}
+
+#[test]
 fn the_last_handle_ends_the_shard_also_in_one_of_its_own_answers() {
     let (alive, ended) = channel::<()>();
     let core = Plain { _alive: Some(alive), ..Plain::default() };
