@@ -95,7 +95,8 @@ fn plan(args: &MountArgs) -> MountPlan {
     };
     let pool = PoolPlan {
         origin: args.origin.clone(),
-        flash: args.flash.clone(),
+        flashes: vec![args.flash.clone()],
+        redundancy: None,
         size: args.size,
         mode: args.mode,
         config: args.config.clone(),

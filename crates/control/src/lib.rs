@@ -7,9 +7,10 @@
 //!   has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 //!
-//! Each folder keeps one thing, and uses only those before it: `wording`, `refusal`, `origin`, `ownership`,
+//! Each folder keeps one thing, and uses only those before it: `wording`, `refusal`, `devices`, `origin`, `ownership`,
 //! `process`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
 
+mod devices;
 mod history;
 mod life;
 mod mounts;
@@ -35,14 +36,17 @@ pub use numbers::{
     FileNumbers, LatencyDistribution, METRICS, Metric, MetricKind, Numbers, ProcessNumbers, Snapshot, metrics_reference,
 };
 pub use origin::OriginRoot;
-pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerStanding, MarkerState};
+pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState};
 pub use pool::{FlashContent, HeldFlash, OriginFile, Wanted};
 pub use process::KEPT as KEPT_CAPABILITIES;
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
-pub use service::{Answer, ClientCommand, Daemon, Decision, FlushShown, Frozen, OperationProgress, RuleShown, Status};
+pub use service::{
+    Answer, ClientCommand, Daemon, Decision, FlushShown, Frozen, OperationProgress, PoolChange, PoolChangeShown,
+    PoolMemberShown, PoolShown, RuleShown, Status,
+};
 pub use settings::{
     MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, ValueKind,
     read_toml, reference,

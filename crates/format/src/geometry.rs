@@ -91,7 +91,7 @@ impl Geometry {
     }
 
     /// Divides several devices into segments of one size, and says what each is to the pool. The areas of each have
-    /// room for the checkpoints of all. `segment_bytes` is for tests.
+    /// room for the checkpoints of all, and for a history. `segment_bytes` is for tests.
     ///
     /// # Errors
     /// As [`Self::for_bytes`], for each device and for all together.
@@ -102,7 +102,7 @@ impl Geometry {
         let total: u64 = devices.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
         let all = match segment_bytes {
             Some(segment_bytes) => Self::with_segment_bytes(total, segment_bytes),
-            None => Self::for_bytes(total)?,
+            None => Self::for_bytes(total)?.with_history(),
         };
         let mut members = Vec::with_capacity(devices.len());
         for (name, bytes) in devices {

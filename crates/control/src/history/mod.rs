@@ -6,7 +6,7 @@
 //! - A write is not synced: it costs the flash no flush of its cache. A crash loses the last minute or two.
 //! - Trouble with the area never refuses a start or ends a mount: the history is then in memory only.
 //!
-//! Uses `process` and `wording`.
+//! Uses `devices`, `process` and `wording`.
 
 mod event;
 mod look;

@@ -1,16 +1,15 @@
 //! Keeps the rows and events of a mount, and writes them to the pool.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use headpond_base::{BufMut, PoolId};
-use headpond_device::Flash;
+use headpond_base::{BufMut, MemberId, PoolId};
 use headpond_format::{Geometry, HISTORY_BYTES, HistoryArea, HistoryEvent, HistoryRing, HistoryRow};
 
 use super::event::EventKind;
 use super::look::{Look, Values, join};
+use crate::devices::PoolDevices;
 use crate::process::log::log_line;
 use crate::wording::clock::unix_seconds;
 
@@ -30,7 +29,7 @@ const RINGS: [HistoryRing; 2] = [HistoryRing::Fine, HistoryRing::Coarse];
 pub(crate) enum KeptWhere {
     /// In the pool.
     Pool,
-    /// In memory: the pool was made without room for it.
+    /// In memory: the pool was made without room for it, or the device that had it has left.
     Memory,
     /// In memory: a write to the pool failed.
     MemoryAfterError,
@@ -52,10 +51,17 @@ pub(crate) struct History(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     news: Condvar,
-    /// The same open file as the pool's device, so it holds the same lock. Its offset is that of the area.
-    file: Option<(File, u64)>,
+    /// Where the pool has room for it.
+    place: Option<Place>,
     /// One writer at a time: blocks must not overtake each other.
     writing: Mutex<()>,
+}
+
+/// An area on the first of the pool's devices. It goes with that one: nothing here keeps a device from leaving.
+struct Place {
+    devices: PoolDevices,
+    member: MemberId,
+    start: u64,
 }
 
 struct State {
@@ -105,10 +111,15 @@ fn now() -> u32 {
 }
 
 impl History {
-    /// The history of a pool, with what its flash has of it.
-    pub(crate) fn of(flash: &Flash, geometry: &Geometry, pool: PoolId) -> Self {
-        let place = geometry.history().and_then(|at| Some((flash.file().try_clone().ok()?, at)));
-        let found = place.as_ref().and_then(|(_, at)| flash.read(*at, HISTORY_BYTES).ok());
+    /// The history of a pool, with what its first device has of it.
+    pub(crate) fn of(devices: &PoolDevices, geometry: &Geometry, pool: PoolId) -> Self {
+        let first = devices.all().into_iter().next();
+        let place = first.zip(geometry.history());
+        let found = place.as_ref().and_then(|(device, start)| {
+            let mut found = BufMut::zeroed(HISTORY_BYTES);
+            device.file.read_exact_at(&mut found, *start).ok().map(|()| found)
+        });
+        let place = place.map(|(device, start)| Place { devices: devices.clone(), member: device.member, start });
         Self::over(HistoryArea::read(pool, found.as_deref().unwrap_or_default()), place)
     }
 
@@ -117,7 +128,7 @@ impl History {
         Self::over(HistoryArea::new(PoolId([0; 16])), None)
     }
 
-    fn over(area: HistoryArea, file: Option<(File, u64)>) -> Self {
+    fn over(area: HistoryArea, place: Option<Place>) -> Self {
         let last_event = area.events().last().map_or(0, |event| event.number);
         let state = State {
             area,
@@ -128,7 +139,7 @@ impl History {
             life: Life::Running,
             failed: false,
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), news: Condvar::new(), file, writing: Mutex::new(()) }))
+        Self(Arc::new(Shared { state: Mutex::new(state), news: Condvar::new(), place, writing: Mutex::new(()) }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,7 +148,8 @@ impl History {
 
     /// Where it is kept.
     pub(crate) fn kept(&self) -> KeptWhere {
-        match (&self.0.file, self.state().failed) {
+        match (&self.0.place, self.state().failed) {
+            (Some(place), _) if !place.devices.has(place.member) => KeptWhere::Memory,
             (None, _) => KeptWhere::Memory,
             (Some(_), true) => KeptWhere::MemoryAfterError,
             (Some(_), false) => KeptWhere::Pool,
@@ -216,11 +228,13 @@ impl History {
             return;
         }
         drop(state);
-        let Some((file, start)) = &self.0.file else { return };
+        let Some(place) = &self.0.place else { return };
+        // Only as long as this takes: a file that stays open keeps the lock of a device that leaves.
+        let Some(file) = place.devices.file_of(place.member) else { return };
         for (at, block) in changed {
             // Aligned memory for the flash, which may be open without the page cache.
             let block = BufMut::copy_of(&block).freeze();
-            if let Err(error) = file.write_all_at(&block, start + at) {
+            if let Err(error) = file.write_all_at(&block, place.start + at) {
                 self.state().failed = true;
                 return log_line(format_args!(
                     "cannot write the history to the pool, so it ends with this daemon: {error}"
@@ -237,7 +251,7 @@ impl History {
         let mut state = self.state();
         state.life = Life::Ending;
         self.0.news.notify_all();
-        if self.0.file.is_some() {
+        if self.0.place.is_some() {
             drop(self.0.news.wait_timeout_while(state, LAST_WRITE, |state| state.life != Life::Ended));
         }
     }
@@ -264,14 +278,24 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Instant;
 
-    use headpond_device::Fill;
+    use headpond_device::{Fill, Flash};
     use headpond_shard::ShardStats;
 
     use super::*;
+    use crate::devices::PoolDevice;
 
     const POOL: PoolId = PoolId([3; 16]);
+
+    fn devices(path: &Path) -> PoolDevices {
+        let file = Flash::create(path, 64 << 20, Fill::Zeros).unwrap().file().try_clone().unwrap();
+        let devices = PoolDevices::default();
+        let (member, path, bytes) = (MemberId(0), path.to_owned(), 64 << 20);
+        devices.join(PoolDevice { member, path, bytes, file: Arc::new(file) });
+        devices
+    }
 
     fn look(start: Instant, seconds: u64, reads: u64) -> Look {
         let mut stats = ShardStats::default();
@@ -283,9 +307,9 @@ mod tests {
     fn rows_follow_the_clock_and_a_restart_within_a_row_adds_to_it() {
         let dir = tempfile::tempdir().unwrap();
         let geometry = Geometry::for_bytes(64 << 20).unwrap().with_history();
-        let flash = Flash::create(&dir.path().join("pond"), 64 << 20, Fill::Zeros).unwrap();
+        let devices = devices(&dir.path().join("pond"));
         let (start, base) = (Instant::now(), now() / 300 * 300 - 600);
-        let history = History::of(&flash, &geometry, POOL);
+        let history = History::of(&devices, &geometry, POOL);
         assert_eq!(history.kept(), KeptWhere::Pool);
         for (seconds, reads) in [(0, 0), (10, 5), (20, 9), (25, 10)] {
             history.look_at(&look(start, seconds, reads), base + u32::try_from(seconds).unwrap());
@@ -301,7 +325,7 @@ mod tests {
         history.write_if_due();
         drop(history);
 
-        let history = History::of(&flash, &geometry, POOL);
+        let history = History::of(&devices, &geometry, POOL);
         assert_eq!(reads(&history, HistoryRing::Fine), fine, "read back");
         assert_eq!(history.events()[0].text, "mode: a -> b");
         history.look_at(&look(start, 0, 0), base + 26);
@@ -309,7 +333,7 @@ mod tests {
         history.look_at(&look(start, 4, 8), base + 30);
         assert_eq!(reads(&history, HistoryRing::Fine)[2], (20, 9, 9), "both lives");
         assert_eq!(reads(&history, HistoryRing::Coarse), [(0, 29, 18)]);
-        assert!(History::of(&flash, &geometry, PoolId([4; 16])).events().is_empty(), "another pool was made here");
+        assert!(History::of(&devices, &geometry, PoolId([4; 16])).events().is_empty(), "another pool was made here");
     }
 
     #[test]
@@ -327,8 +351,8 @@ mod tests {
     fn a_pool_without_room_and_a_clock_that_goes_back_cost_only_history() {
         let dir = tempfile::tempdir().unwrap();
         let geometry = Geometry { segments_start: 0, ..Geometry::for_bytes(64 << 20).unwrap() };
-        let flash = Flash::create(&dir.path().join("pond"), 64 << 20, Fill::Zeros).unwrap();
-        let history = History::of(&flash, &geometry, POOL);
+        let devices = devices(&dir.path().join("pond"));
+        let history = History::of(&devices, &geometry, POOL);
         assert_eq!(history.kept(), KeptWhere::Memory);
         let (start, base) = (Instant::now(), now() / 300 * 300 - 600);
         for (seconds, clock) in [(0, 100), (10, 110), (20, 40), (30, 50)] {
@@ -338,5 +362,21 @@ mod tests {
         assert_eq!(times, [40, 100, 110]);
         history.write_if_due();
         assert_eq!(history.kept(), KeptWhere::Memory);
+    }
+
+    #[test]
+    fn a_device_that_leaves_takes_its_history_along_and_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let geometry = Geometry::for_bytes(64 << 20).unwrap().with_history();
+        let devices = devices(&dir.path().join("pond"));
+        let history = History::of(&devices, &geometry, POOL);
+        history.note(EventKind::Started, 1, "started");
+        history.write_if_due();
+        assert_eq!(history.kept(), KeptWhere::Pool);
+        let left = devices.leave(MemberId(0)).unwrap();
+        assert_eq!(Arc::strong_count(&left.file), 1, "nothing else has it open");
+        history.note(EventKind::Setting, 1, "x: 1 -> 2");
+        history.write_if_due();
+        assert_eq!((history.kept(), history.events().len()), (KeptWhere::Memory, 2));
     }
 }

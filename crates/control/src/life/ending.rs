@@ -14,7 +14,7 @@ use headpond_engine::{Reply, Request};
 use headpond_shard::{Gate, Handle};
 
 use crate::origin::OriginRoot;
-use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
+use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState, SharedMarker};
 use crate::pool::Superblocks;
 use crate::process::log::log_line;
 use crate::service::outcome;
@@ -154,16 +154,14 @@ impl Ending<'_> {
 
     /// Writes the last marker. If that fails, the running mount's marker stays, which claims more than this one
     /// would. If the origin is another's by now, nothing is touched.
-    pub(crate) fn settle_marker(self, mut beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
+    pub(crate) fn settle_marker(self, beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
         let settled = if ended.is_complete() {
             Settled::Complete
         } else if ended.trouble.is_some() && ended.dirty_files == 0 {
             Settled::NotKnown
         } else {
-            if let Some(claim) = beside.claim.claim.as_mut().filter(|_| ended.stopped) {
-                claim.stopped_at = superblocks.stopped_at();
-            }
-            Settled::Dirty(ended.dirty_bytes)
+            let stopped_at = if ended.stopped { superblocks.stopped_at() } else { None };
+            Settled::Dirty { bytes: ended.dirty_bytes, stopped_at }
         };
         let gate = self.gate.clone();
         let (done, settling) = channel();
@@ -219,7 +217,7 @@ pub(crate) struct BesideOrigin {
     pub(crate) marker: MarkerHold,
     pub(crate) note: Arc<DurableNote>,
     /// The marker's content.
-    pub(crate) claim: Marker,
+    pub(crate) claim: SharedMarker,
 }
 
 /// The origin's state at the end.
@@ -227,7 +225,10 @@ enum Settled {
     Complete,
     /// Unknown: the claim stays as it is.
     NotKnown,
-    Dirty(u64),
+    Dirty {
+        bytes: u64,
+        stopped_at: Option<u64>,
+    },
 }
 
 enum Unsettled {
@@ -238,6 +239,8 @@ enum Unsettled {
 
 fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> Result<(), Unsettled> {
     let BesideOrigin { marker, note, claim } = beside;
+    // From here on no change of the pool's members is noted: the engine has ended.
+    let mut claim = claim.end();
     // The marker may be another's: this asks the gate to look once more, now.
     gate.doubt();
     if let Err(errno) = gate.pass() {
@@ -255,7 +258,10 @@ fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> 
     let result = match settled {
         Settled::Complete => marker.remove(),
         Settled::NotKnown => Ok(()),
-        Settled::Dirty(dirty_bytes) => {
+        Settled::Dirty { bytes: dirty_bytes, stopped_at } => {
+            if let Some(claim) = &mut claim.claim {
+                claim.stopped_at = stopped_at;
+            }
             let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
             marker.write(&Marker { state, since, dirty_bytes, ..claim })
         }

@@ -15,28 +15,32 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use headpond_base::{BLOCK_U64, CacheMode, MemberId, PoolId};
-use headpond_device::{Backend, FaultHandle, FaultPlan, Faults, Reactor};
+use headpond_base::{BLOCK_U64, CacheMode, MemberId};
+use headpond_device::{Backend, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
+use headpond_format::MemberState;
 use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 
 use super::beat::keep_beating;
 use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use super::succession::Left;
+use crate::devices::PoolDevices;
 use crate::history::History;
 use crate::origin::OriginRoot;
 use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
-    MarkerState, MountClaim, ObsoleteNote, hex, keep_up, keep_watch,
+    MarkerState, MountClaim, ObsoleteNote, SharedMarker, hex, keep_up, keep_watch,
 };
-use crate::pool::{ArenaTail, Beside, DirtyFile, HeldFlash, Inherited, NamelessFiles, Ready, Superblocks, make_ready};
+use crate::pool::{
+    ArenaTail, Beside, DirtyFile, HeldFlashes, Inherited, NamelessFiles, Ready, Superblocks, make_ready,
+};
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
-use crate::service::rules;
+use crate::service::{MemberFaults, StartedPool, name_devices, rules};
 use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
 use crate::wording::HowMany;
 use crate::wording::clock::{unix_seconds, utc};
@@ -48,7 +52,6 @@ const WITHOUT_RING: &str = "io_uring is refused, so threads drive the flash (psy
 pub(crate) struct FoundPool<'a> {
     plan: &'a PoolPlan,
     root: Arc<OriginRoot>,
-    path: PathBuf,
     budget: Budget,
     holder: Option<u32>,
     beat: Option<&'static AtomicU64>,
@@ -57,10 +60,10 @@ pub(crate) struct FoundPool<'a> {
     durable: Option<DurableLog>,
     obsolete: ObsoleteNote,
     had_failed: bool,
-    flash: HeldFlash,
+    flash: HeldFlashes,
     ready: Ready,
     live: LiveSettings,
-    superblocks: Superblocks,
+    devices: PoolDevices,
     history: History,
 }
 
@@ -82,11 +85,10 @@ pub(crate) struct RunningPool {
     handle: Handle,
     root: Arc<OriginRoot>,
     gate: Arc<Gate>,
-    id: PoolId,
-    bytes: u64,
+    started: Option<StartedPool>,
     live: LiveSettings,
-    faults: Option<FaultHandle>,
-    superblocks: Superblocks,
+    faults: MemberFaults,
+    devices: PoolDevices,
     history: History,
     beside: BesideOrigin,
     /// Two threads live as long as these: one keeps the note beside the origin up to date, the other watches the
@@ -107,12 +109,12 @@ pub(crate) struct OpenedPool {
 }
 
 impl<'a> FoundPool<'a> {
-    /// Takes the locks of the origin and of the flash at `path`, and reads the pool. What the last worker left comes
+    /// Takes the locks of the origin and of the flashes at `paths`, and reads the pool. What the last worker left comes
     /// first: its open flash, and what it had not written there yet.
     pub(crate) fn find(
         plan: &'a PoolPlan,
         root: &Arc<OriginRoot>,
-        path: &Path,
+        paths: &[PathBuf],
         budget: Budget,
         inheritance: Inheritance<'_>,
         waiting: &Waiting,
@@ -131,15 +133,16 @@ impl<'a> FoundPool<'a> {
             found => found?,
         };
         waiting.on(Step::Pool);
-        let mut flash = match left {
-            Some(left) => HeldFlash::taken_over(left.flash()?, path)?,
-            None => once_free(|| HeldFlash::take(path, plan.size, plan.fill))?,
+        let flash = match left {
+            Some(left) => HeldFlashes::taken_over(left.flashes()?)?,
+            None => once_free(|| HeldFlashes::take(paths, plan.size, plan.fill))?,
         };
-        let tail = tail.map(|tail| tail.bring_to(&flash)).transpose()?;
+        let mut flash = flash.beating(beat);
+        let tail = tail.map(|tail| tail.bring_to(&mut flash)).transpose()?;
         let nameless = NamelessFiles::of(nameless);
         let nameless =
             nameless.map_err(|error| Refusal::from_io("look at files without a name below", root.path(), error))?;
-        let inherited = Inherited { tail, nameless, beat };
+        let inherited = Inherited { tail, nameless };
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
@@ -147,18 +150,19 @@ impl<'a> FoundPool<'a> {
         let awaited = AwaitedNote { marker: found.as_ref(), durable: durable.as_ref() };
         let beside = Beside { awaited, failure: failure.as_ref() };
         let mut ready = make_ready(&mut flash, root, &beside, plan, inherited, waiting)?;
-        let keeper = Keeper::open(flash.opened(), ready.pool)
-            .map_err(|error| Refusal::from_io("read the settings kept on", path, error))?;
+        let devices = flash.devices(&ready.recovered.superblock().members)?;
+        for member in found.iter().flat_map(|marker: &Marker| &marker.members) {
+            if !devices.has(MemberId(member.member)) {
+                devices.was_at(MemberId(member.member), member.flash.clone());
+            }
+        }
+        let keeper = Keeper::open(devices.clone(), ready.pool);
         let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
-        let superblocks =
-            Superblocks::of(flash.opened()).map_err(|error| Refusal::from_io("open once more", path, error))?;
-        let history = History::of(flash.opened(), &ready.recovered.superblock().geometry, ready.pool);
+        let history = History::of(&devices, &ready.recovered.superblock().geometry, ready.pool);
         let had_failed = failure.is_some();
-        let (root, path) = (root.clone(), path.to_owned());
         Ok(Self {
             plan,
-            root,
-            path,
+            root: root.clone(),
             budget,
             holder,
             beat,
@@ -170,7 +174,7 @@ impl<'a> FoundPool<'a> {
             flash,
             ready,
             live,
-            superblocks,
+            devices,
             history,
         })
     }
@@ -181,8 +185,8 @@ impl<'a> FoundPool<'a> {
         mountpoint: Option<&Path>,
         waiting: &Waiting,
     ) -> Result<(RunningPool, OpenedPool), Refusal> {
-        let Self { plan, root, path, marker, found, durable, obsolete, mut flash, mut ready, live, .. } = self;
-        let (reactor, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
+        let Self { plan, root, marker, found, durable, obsolete, mut flash, mut ready, live, .. } = self;
+        let (reactor, faults) = with_faults(flash.start(plan.backend)?, plan.fault.as_ref());
         if plan.backend == Backend::Auto && reactor.name() == "psync" {
             ready.notes.push(WITHOUT_RING.to_owned());
         }
@@ -193,15 +197,19 @@ impl<'a> FoundPool<'a> {
             origin_key: hex(&ready.key),
             pool: ready.pool.to_string(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            flash: path,
+            flash: PathBuf::new(),
+            members: Vec::new(),
+            members_generation: ready.members_generation,
             mountpoint: mountpoint.map(Path::to_owned).unwrap_or_default(),
             pid: self.holder.unwrap_or_else(std::process::id),
             since: utc(unix_seconds()),
             dirty_bytes: 0,
             claim: Some(ready.claim),
         };
+        name_devices(&mut claim, &self.devices);
         let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, root.path().to_owned()))));
-        let origin = open_origin(&root, plan, obsolete.clone(), claim.pool.clone(), gate.clone(), self.budget)?;
+        let shared = marker.share(claim.clone());
+        let origin = open_origin(&root, plan, obsolete.clone(), &shared, gate.clone(), self.budget, &self.devices)?;
         waiting.on(Step::Origin("the files"));
         let dirty_files = ready.files.len() as u64;
         for DirtyFile { object, found, file, has_name } in ready.files {
@@ -228,6 +236,10 @@ impl<'a> FoundPool<'a> {
         }
         let after_crash = !ready.recovered.superblock().clean_stop;
         let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;
+        let list = &ready.recovered.superblock().members;
+        let was_gone = list.iter().filter(|(_, member)| member.state == MemberState::Gone).map(|(id, _)| id);
+        let geometry = ready.recovered.superblock().geometry;
+        let started = StartedPool { pool: ready.pool, geometry, gone: was_gone.collect() };
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let failed = |doing: &str, error| Refusal::Failed { doing: doing.to_owned(), error };
@@ -238,7 +250,7 @@ impl<'a> FoundPool<'a> {
             keep_beating(handle.clone(), beat)
                 .map_err(|error| failed("start the thread of the signs of life", error))?;
         }
-        begin(&handle, config, &marker, &mut claim);
+        begin(&handle, config, &marker, &shared);
         let note = begin_note(&handle, &marker, &claim);
         if self.had_failed {
             forget_failure(&handle, &obsolete);
@@ -250,13 +262,12 @@ impl<'a> FoundPool<'a> {
             handle,
             root,
             gate,
-            id: ready.pool,
-            bytes: ready.pool_bytes,
+            started: Some(started),
             live,
             faults,
-            superblocks: self.superblocks,
+            devices: self.devices,
             history: self.history,
-            beside: BesideOrigin { marker, note, claim },
+            beside: BesideOrigin { marker, note, claim: shared },
             keeping: [keep, watch],
         };
         Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes, after_crash }))
@@ -289,14 +300,14 @@ impl RunningPool {
         self.beside.marker.lock_kept_by(keeper)
     }
 
-    /// Its own name.
-    pub(crate) const fn id(&self) -> PoolId {
-        self.id
+    /// What its start knew of its members. Only the first call gets it.
+    pub(crate) fn started(&mut self) -> Option<StartedPool> {
+        self.started.take()
     }
 
-    /// Its size.
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.bytes
+    /// The marker of this use.
+    pub(crate) const fn marker(&self) -> &SharedMarker {
+        &self.beside.claim
     }
 
     /// Its settings and rules.
@@ -309,14 +320,14 @@ impl RunningPool {
         &self.history
     }
 
-    /// The open flash, with its lock.
-    pub(crate) fn flash(&self) -> BorrowedFd<'_> {
-        self.superblocks.file().as_fd()
+    /// Its devices, with their locks.
+    pub(crate) const fn devices(&self) -> &PoolDevices {
+        &self.devices
     }
 
-    /// What makes its flash fail, if a test asked for it.
-    pub(crate) const fn faults(&self) -> Option<&FaultHandle> {
-        self.faults.as_ref()
+    /// What makes its devices fail, if a test asked for it.
+    pub(crate) const fn faults(&self) -> &MemberFaults {
+        &self.faults
     }
 
     /// Ends the pool. With `flush` the origin first gets everything, unless `flush` returns true, which means: end
@@ -324,30 +335,34 @@ impl RunningPool {
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
         let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate };
         let mut ended = ending.end(flush);
-        ending.settle_marker(self.beside, &self.superblocks, &mut ended);
+        ending.settle_marker(self.beside, &Superblocks::of(self.devices.clone()), &mut ended);
         drop(self.keeping);
         ended
     }
 }
 
-/// The flash as it is, or with the fault that a test asked for.
-fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
-    match fault {
-        Some(fault) => {
-            log_line(format_args!("FOR TESTS ONLY: this flash fails on purpose: {fault:?}"));
-            let reactor = Faults::new(reactor, MemberId(0), fault);
-            let handle = reactor.handle();
-            (Box::new(reactor), Some(handle))
-        }
-        None => (reactor, None),
+/// How many members may have faults in a test, those that come later included.
+const FAULTY_MEMBERS: u16 = 8;
+
+/// The flash as it is, or with the faults that a test asked for: a layer for each member that there is or may be.
+fn with_faults(reactor: Box<dyn Reactor>, fault: Option<&FaultPlan>) -> (Box<dyn Reactor>, MemberFaults) {
+    let Some(fault) = fault else { return (reactor, MemberFaults::default()) };
+    log_line(format_args!("FOR TESTS ONLY: this flash fails on purpose: {fault:?}"));
+    let mut handles = Vec::new();
+    let mut layers = reactor;
+    for member in (0..FAULTY_MEMBERS).map(MemberId) {
+        let reactor = Faults::new(layers, member, fault.clone());
+        handles.push((member, reactor.handle()));
+        layers = Box::new(reactor);
     }
+    (layers, MemberFaults::of(handles))
 }
 
 /// Makes the claim durable in the pool, with the engine's first checkpoint and before the first write can come in.
 /// From then on an image of the pool from before this start can be told from it. The same checkpoint makes everything
 /// durable that this start found and decided. So a start after a kill does not ask the operator again, and a new file
 /// may get the inode number of one that the pool was told to forget.
-fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marker) {
+fn begin(handle: &Handle, config: Config, marker: &MarkerHold, shared: &SharedMarker) {
     // The engine has this configuration already. But every request waits for that checkpoint, and this one does
     // nothing else.
     let configured = handle.call(Request::Configure(Box::new(config)));
@@ -355,13 +370,15 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
     if matches!(configured, Reply::Failed(_)) || stats.checkpoints == 0 || stats.flash_failed != 0 {
         return;
     }
-    if let Some(claim) = &mut claim.claim {
-        claim.begun = true;
-    }
     // If the marker is not ours, the gate lets nothing pass to the origin, and says why.
-    let is_ours = matches!(marker.watch(claim).look(), Ok(MarkerStanding::Ours));
-    if is_ours && let Err(refusal) = marker.write(claim) {
-        log_line(refusal);
+    let is_ours = matches!(marker.watch(&shared.now()).look(), Ok(MarkerStanding::Ours));
+    let begun = |marker: &mut Marker| {
+        if let Some(claim) = &mut marker.claim {
+            claim.begun = true;
+        }
+    };
+    if is_ours && let Err(error) = shared.change(begun) {
+        log_line(Refusal::from_io("write the marker beside", marker.dir().root().path(), error));
     }
 }
 
@@ -397,14 +414,23 @@ fn open_origin(
     root: &OriginRoot,
     plan: &PoolPlan,
     obsolete: ObsoleteNote,
-    pool: String,
+    marker: &SharedMarker,
     gate: Arc<Gate>,
     budget: Budget,
+    devices: &PoolDevices,
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
     let files = duplicate(root).and_then(|root| FileOrigin::below_within(root, budget)).map_err(failed)?;
     files.guard(gate);
+    let pool = marker.now().pool;
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
+    let (marker, devices) = (marker.clone(), devices.clone());
+    files.when_members_change(Box::new(move |generation| {
+        marker.change(|marker| {
+            name_devices(marker, &devices);
+            marker.members_generation = generation;
+        })
+    }));
     Ok(match &plan.origin_layer {
         Some(layer) => layer.put_before(files),
         None => Arc::new(files),
@@ -429,7 +455,8 @@ mod tests {
     fn plan(dir: &Path) -> PoolPlan {
         PoolPlan {
             origin: dir.join("origin"),
-            flash: dir.join("flash"),
+            flashes: vec![dir.join("flash")],
+            redundancy: None,
             size: Some(Size(64 << 20)),
             mode: None,
             config: None,
@@ -448,8 +475,8 @@ mod tests {
         let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
         let waiting = Waiting::for_origin(&plan.origin, None);
         let before = Marker::beside(&plan.origin);
-        let found =
-            FoundPool::find(plan, &root, &plan.flash, Budget::of_process(), Inheritance::default(), &waiting).unwrap();
+        let found = FoundPool::find(plan, &root, &plan.flashes, Budget::of_process(), Inheritance::default(), &waiting)
+            .unwrap();
         assert_eq!(Marker::beside(&plan.origin), before, "nothing is changed yet");
         found.start(None, &waiting).unwrap()
     }

@@ -26,7 +26,7 @@ use crate::origin::OriginRoot;
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting, confine, give_large_buffers_back, notify, runtime_dir};
 use crate::refusal::{ExitStatus, Refusal};
-use crate::service::{Answer, Client, ControlSocket, Event, Freeze, Phase, Service};
+use crate::service::{Answer, Client, ControlSocket, Event, Freeze, Phase, PoolMembers, Service, listed};
 use crate::settings::MountPlan;
 use crate::web::{HttpServer, Session, Token, show_mount};
 use crate::wording::Size;
@@ -86,7 +86,7 @@ impl Running {
         let places = match left {
             Some(left) => left.places().clone(),
             None => {
-                let check = || CheckedPlaces::check(&root, &plan.mountpoint, &plan.pool.flash);
+                let check = || CheckedPlaces::check(&root, &plan.mountpoint, &plan.pool.flashes);
                 let places = once_free(check)?;
                 check_fuse(&places.mountpoint, plan.allow_other)?;
                 places
@@ -94,12 +94,12 @@ impl Running {
         };
         let holder = succession.as_ref().map(Succession::holder);
         let inheritance = Inheritance { left, holder, beat: succession.as_ref().map(Succession::beat), tail, nameless };
-        let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, inheritance, &waiting)?;
+        let found = FoundPool::find(&plan.pool, &root, &places.flashes, budget, inheritance, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(once_free(|| ControlSocket::listen(&path, &places.mountpoint))?);
-        let (pool, opened) = found.start(Some(&places.mountpoint), &waiting)?;
+        let (mut pool, opened) = found.start(Some(&places.mountpoint), &waiting)?;
 
         // From here on a signal ends the mount in order.
         let (send, events) = channel();
@@ -112,7 +112,7 @@ impl Running {
             std::process::exit(ended.trouble.map_or(0, |_| ExitStatus::Failed.code().into()));
         }
         waiting.on(Step::Origin("the files"));
-        let service = service_of(&pool, places);
+        let service = service_of(&mut pool, places, &heirs)?;
         let service = match &succession {
             Some(succession) => service.held(succession.holder(), succession.lives()),
             None => service,
@@ -137,7 +137,7 @@ impl Running {
         }
         heirs.leave_session(&session).map_err(failed)?;
         heirs
-            .serve(mounted.device().map_err(failed)?, pool.flash(), &service.places, plan.http_token.as_ref())
+            .serve(mounted.device().map_err(failed)?, pool.devices(), &service.places, plan.http_token.as_ref())
             .map_err(failed)?;
         Ok(Self { service, mounted, pool, events, socket, notes: opened.notes, heirs })
     }
@@ -152,7 +152,7 @@ impl Running {
             status.origin.display(),
             status.mountpoint.display(),
             status.mode,
-            status.flash.display(),
+            listed(&status.flashes),
             Size(status.size_bytes),
             status.backend,
             Size(status.cached_bytes),
@@ -331,12 +331,17 @@ impl Running {
     }
 }
 
-fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
+fn service_of(pool: &mut RunningPool, places: CheckedPlaces, heirs: &Heirs) -> Result<Service, Refusal> {
+    let again = || Refusal::Failed { doing: "serve the pool".to_owned(), error: std::io::Error::other("it is served") };
+    let started = pool.started().ok_or_else(again)?;
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
-    let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
+    let devices = pool.devices().clone();
+    let marker = pool.marker().clone();
+    let members = PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker);
+    let service = Service::new(handle.clone(), places, members, live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
-    let service = service.with_faults(pool.faults().cloned()).with_freeze(freeze);
-    service.with_history(pool.history().clone())
+    let service = service.with_faults(pool.faults().clone()).with_freeze(freeze);
+    Ok(service.with_history(pool.history().clone()))
 }
 
 /// Attaches a mount to a pool in use, as its door: a new mount, or the one that the last worker left.

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
+use headpond_base::MemberId;
 use headpond_engine::TailSlots;
 use headpond_holder::{Arena, ArenaError, Inherited, Sizes, Tie};
 use headpond_mount::{
@@ -20,19 +21,21 @@ use headpond_mount::{
     connection_stands, path_of_source, source_of,
 };
 
+use crate::devices::{PoolDevice, PoolDevices};
 use crate::mounts::CheckedPlaces;
 use crate::ownership::LockKeeper;
 use crate::pool::ArenaTail;
 use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
+use crate::service::DeviceKeeper;
 use crate::settings::MountPlan;
 use crate::web::Session;
 
 /// The descriptor of the FUSE connection.
 const CONNECTION: &str = "fuse";
 
-/// The open flash, with its lock.
-const FLASH: &str = "flash";
+/// An open flash, with its lock, before the number of its member.
+const FLASH: &str = "flash-";
 
 /// The lock beside the origin.
 const ORIGIN_LOCK: &str = "lock";
@@ -64,13 +67,16 @@ pub struct Succession {
     left: Option<Left>,
     /// Files that are open and have no name, by their numbers in the ledger.
     nameless: BTreeMap<u64, OwnedFd>,
+    /// All devices that the holder keeps, members or not.
+    kept_devices: Vec<MemberId>,
 }
 
 /// What the last worker left.
 #[derive(Debug)]
 pub(crate) struct Left {
     connection: OwnedFd,
-    flash: File,
+    /// Each flash, as the places have them.
+    flashes: Vec<File>,
     /// None from a worker of a version that left none.
     origin_lock: Option<File>,
     places: CheckedPlaces,
@@ -92,19 +98,27 @@ impl Succession {
         kill_before_holder();
         let Inherited { arena, mut kept, notes, lives } = inherited;
         let origin_lock = kept.remove(ORIGIN_LOCK).map(File::from);
-        let descriptors = kept.remove(CONNECTION).zip(kept.remove(FLASH).map(File::from));
-        let left = descriptors.zip(notes.get(PLACES).and_then(|text| read(text)));
-        let left = left.map(|((connection, flash), (places, http_token))| Left {
-            connection,
-            flash,
-            origin_lock,
-            places,
-            http_token,
-            session: notes.get(SESSION).and_then(|text| Session::left(text)),
+        let member = |name: &String| name.strip_prefix(FLASH)?.parse().ok().map(MemberId);
+        let kept_devices = kept.keys().filter_map(member).collect();
+        let written = notes.get(PLACES).and_then(|text| read(text));
+        let left = kept.remove(CONNECTION).zip(written).map(|(connection, mut written)| {
+            // A worker may have died between the two messages about a device. One that is not named is free.
+            let mut flashes = Vec::new();
+            written.flashes.retain(|(member, _)| {
+                let file = kept.remove(&flash_name(*member));
+                let has = file.is_some();
+                flashes.extend(file.map(File::from));
+                has
+            });
+            let Places { origin, mountpoint, http_token, flashes: named } = written;
+            let paths = named.into_iter().map(|(_, path)| path).collect();
+            let places = CheckedPlaces { origin, mountpoint, flashes: paths };
+            let session = notes.get(SESSION).and_then(|text| Session::left(text));
+            Left { connection, flashes, origin_lock, places, http_token, session }
         });
         let number = |name: &str| name.strip_prefix(NAMELESS).and_then(|number| number.parse().ok());
         let nameless = kept.into_iter().filter_map(|(name, file)| Some((number(&name)?, file))).collect();
-        Ok(Self { tie: Arc::new(tie), lives, arena, left, nameless })
+        Ok(Self { tie: Arc::new(tie), lives, arena, left, nameless, kept_devices })
     }
 
     /// Whether no worker served the mount before.
@@ -202,9 +216,12 @@ impl Left {
         connection_stands(&self.connection)
     }
 
-    /// The open flash, with its lock.
-    pub(crate) fn flash(&self) -> Result<File, Refusal> {
-        self.flash.try_clone().map_err(|error| Refusal::from_io("take over", &self.places.flash, error))
+    /// The open flashes, with their locks, and where they lie.
+    pub(crate) fn flashes(&self) -> Result<Vec<(File, &Path)>, Refusal> {
+        let take = |(file, path): (&File, &PathBuf)| file.try_clone().map_err(|error| (path.clone(), error));
+        let files: Result<Vec<_>, _> = self.flashes.iter().zip(&self.places.flashes).map(take).collect();
+        let files = files.map_err(|(path, error)| Refusal::from_io("take over", &path, error))?;
+        Ok(files.into_iter().zip(self.places.flashes.iter().map(PathBuf::as_path)).collect())
     }
 
     /// The lock beside the origin.
@@ -217,8 +234,8 @@ impl Left {
         asked.http_token.clone_from(&self.http_token);
         let pool = &mut asked.pool;
         pool.origin.clone_from(&self.places.origin);
-        pool.flash.clone_from(&self.places.flash);
-        (pool.size, pool.mode, pool.config) = (None, None, None);
+        pool.flashes.clone_from(&self.places.flashes);
+        (pool.size, pool.mode, pool.config, pool.redundancy) = (None, None, None, None);
         (pool.format, pool.discard_dirty) = (false, false);
         pool.decisions = Decisions::default();
         asked
@@ -266,64 +283,108 @@ pub fn shared_layout() -> String {
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
-/// The places as text: a line each, in which no byte is special.
-fn written(places: &CheckedPlaces, http_token: Option<&PathBuf>) -> String {
-    let paths = [Some(&places.origin), Some(&places.mountpoint), Some(&places.flash), http_token];
-    paths.map(|path| path.map_or_else(String::new, |path| source_of(path))).join("\n")
+/// The places of a mount, as workers leave them to each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Places {
+    origin: PathBuf,
+    mountpoint: PathBuf,
+    http_token: Option<PathBuf>,
+    /// The flashes, by the numbers of their members.
+    flashes: Vec<(MemberId, PathBuf)>,
 }
 
-fn read(text: &str) -> Option<(CheckedPlaces, Option<PathBuf>)> {
+fn flash_name(member: MemberId) -> String {
+    format!("{FLASH}{}", member.0)
+}
+
+/// The places as text: a line each, in which no byte is special.
+fn written(places: &Places) -> String {
+    let Places { origin, mountpoint, http_token, flashes } = places;
+    let paths = [Some(origin), Some(mountpoint), http_token.as_ref()];
+    let paths = paths.map(|path| path.map_or_else(String::new, |path| source_of(path)));
+    let flashes = flashes.iter().map(|(member, path)| format!("{} {}", member.0, source_of(path)));
+    paths.into_iter().chain(flashes).collect::<Vec<_>>().join("\n")
+}
+
+fn read(text: &str) -> Option<Places> {
     let mut lines = text.split('\n');
     let mut path = || lines.next().map(|line| path_of_source(line.as_bytes()));
-    let (origin, mountpoint, flash) = (path()?, path()?, path()?);
-    let http_token = path().filter(|path| !path.as_os_str().is_empty());
-    Some((CheckedPlaces { origin, mountpoint, flash }, http_token))
+    let (origin, mountpoint, http_token) = (path()?, path()?, path()?);
+    let flashes = lines.map(|line| {
+        let (member, path) = line.split_once(' ')?;
+        Some((MemberId(member.parse().ok()?), path_of_source(path.as_bytes())))
+    });
+    let flashes = flashes.collect::<Option<Vec<_>>>()?;
+    let http_token = Some(http_token).filter(|path| !path.as_os_str().is_empty());
+    Some(Places { origin, mountpoint, http_token, flashes })
 }
 
 /// The way to those who come after.
-#[derive(Clone, Debug)]
-pub(crate) struct Heirs(Option<Arc<Tie>>);
+#[derive(Clone)]
+pub(crate) struct Heirs {
+    tie: Option<Arc<Tie>>,
+    /// All devices that the holder kept for this worker.
+    kept: Vec<MemberId>,
+    places: Arc<OnceLock<(PathBuf, PathBuf, Option<PathBuf>)>>,
+}
 
 impl Heirs {
     pub(crate) fn of(succession: Option<&Succession>) -> Self {
-        Self(succession.map(|succession| succession.tie.clone()))
+        let kept = succession.map_or_else(Vec::new, |succession| succession.kept_devices.clone());
+        Self { tie: succession.map(|succession| succession.tie.clone()), kept, places: Arc::default() }
     }
 
     /// Leaves to the next worker what browsers got for the token.
     pub(crate) fn leave_session(&self, session: &Session) -> std::io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |tie| tie.note(SESSION, session.as_text()))
+        self.tie.as_ref().map_or(Ok(()), |tie| tie.note(SESSION, session.as_text()))
     }
 
     /// From now on a worker that dies is followed by another one. The first worker also leaves the connection.
     pub(crate) fn serve(
         &self,
         connection: impl AsFd,
-        flash: impl AsFd,
+        devices: &PoolDevices,
         places: &CheckedPlaces,
         http_token: Option<&PathBuf>,
     ) -> std::io::Result<()> {
-        let Some(tie) = &self.0 else { return Ok(()) };
+        let Some(tie) = &self.tie else { return Ok(()) };
         tie.keep(CONNECTION, connection.as_fd())?;
-        tie.keep(FLASH, flash.as_fd())?;
-        tie.note(PLACES, &written(places, http_token))?;
+        let _ = self.places.set((places.origin.clone(), places.mountpoint.clone(), http_token.cloned()));
+        for device in devices.all() {
+            tie.keep(&flash_name(device.member), device.file.as_fd())?;
+        }
+        self.note(devices)?;
+        // One that the last worker was about to take in, or to let go.
+        for member in self.kept.iter().filter(|member| !devices.has(**member)) {
+            tie.release(&flash_name(*member))?;
+        }
         tie.ready()
     }
 
     /// What keeps the lock beside the origin for them, so that no other process takes it in between.
     pub(crate) fn lock_keeper(&self) -> Option<Box<LockKeeper>> {
-        let tie = self.0.clone()?;
+        let tie = self.tie.clone()?;
         Some(Box::new(move |lock| match lock {
             Some(lock) => tie.keep(ORIGIN_LOCK, lock),
             None => tie.release(ORIGIN_LOCK),
         }))
     }
 
+    fn note(&self, devices: &PoolDevices) -> std::io::Result<()> {
+        let (Some(tie), Some((origin, mountpoint, http_token))) = (&self.tie, self.places.get()) else {
+            return Ok(());
+        };
+        let flashes = devices.all().into_iter().map(|device| (device.member, device.path)).collect();
+        let (origin, mountpoint) = (origin.clone(), mountpoint.clone());
+        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes }))
+    }
+
     /// Whether a program with this layout can go on.
     pub(crate) fn may_be(&self, program: &Path, layout: &str) -> Result<(), Refusal> {
         let refuse = |why: &str| Err(Refusal::Usage(format!("upgrade to {}: {why}", program.display())));
-        if self.0.is_none() {
+        if self.tie.is_none() {
             return refuse("this daemon has no holder. Unmount, and mount with the new program");
         }
         if layout != shared_layout() {
@@ -338,15 +399,29 @@ impl Heirs {
     /// The next worker is this program, once this one has ended.
     pub(crate) fn go_on_with(&self, program: &Path) -> std::io::Result<()> {
         let named = program.to_str().ok_or(std::io::ErrorKind::InvalidFilename)?;
-        self.0.as_ref().map_or(Ok(()), |tie| tie.go_on_with(named))
+        self.tie.as_ref().map_or(Ok(()), |tie| tie.go_on_with(named))
     }
 
     /// Nobody comes after this worker: the mount is gone, and the pool has everything.
     pub(crate) fn end(&self) {
-        if let Some(tie) = &self.0 {
+        if let Some(tie) = &self.tie {
             // A holder that is gone takes this worker with it.
             let _ = tie.ending();
         }
+    }
+}
+
+impl DeviceKeeper for Heirs {
+    fn keep(&self, device: &PoolDevice, devices: &PoolDevices) -> std::io::Result<()> {
+        let Some(tie) = &self.tie else { return Ok(()) };
+        tie.keep(&flash_name(device.member), device.file.as_fd())?;
+        self.note(devices)
+    }
+
+    fn let_go(&self, member: MemberId, devices: &PoolDevices) -> std::io::Result<()> {
+        let Some(tie) = &self.tie else { return Ok(()) };
+        self.note(devices)?;
+        tie.release(&flash_name(member))
     }
 }
 
@@ -356,11 +431,17 @@ mod tests {
 
     #[test]
     fn places_read_back_whatever_their_names_are() {
-        let places =
-            CheckedPlaces { origin: "/slow/a\nb".into(), mountpoint: "/mnt/%41 x".into(), flash: "/nvme/pond".into() };
-        for token in [None, Some(PathBuf::from("/etc/to,ken"))] {
-            assert_eq!(read(&written(&places, token.as_ref())), Some((places.clone(), token)));
+        for http_token in [None, Some(PathBuf::from("/etc/to,ken"))] {
+            for flashes in [
+                vec![(MemberId(0), "/nvme/pond".into())],
+                vec![(MemberId(3), "/a b\nc".into()), (MemberId(7), "/d".into())],
+            ] {
+                let (origin, mountpoint) = ("/slow/a\nb".into(), "/mnt/%41 x".into());
+                let places = Places { origin, mountpoint, http_token: http_token.clone(), flashes };
+                assert_eq!(read(&written(&places)), Some(places));
+            }
         }
         assert_eq!(read("/slow\n/mnt"), None);
+        assert_eq!(read("/slow\n/mnt\n\n/nvme/pond"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The three places of a mount: origin, mount point and flash. None hides another.
+//! The places of a mount: origin, mount point and flash, which may be several. None hides another.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use crate::origin::OriginRoot;
 use crate::ownership::MARKER_NAME;
 use crate::refusal::Refusal;
 
-/// Three checked places, each as an absolute path without symbolic links.
+/// Checked places, each as an absolute path without symbolic links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckedPlaces {
     /// The directory that owns the data.
     pub origin: PathBuf,
     /// The empty directory that will show it.
     pub mountpoint: PathBuf,
-    /// The file or device of the pool; need not exist yet.
-    pub flash: PathBuf,
+    /// The files or devices of the pool. They need not exist yet.
+    pub flashes: Vec<PathBuf>,
 }
 
 impl CheckedPlaces {
@@ -27,15 +27,15 @@ impl CheckedPlaces {
     ///
     /// # Errors
     /// The first reason not to mount: the statuses 10, 20 to 23 and 30.
-    pub fn check(origin_root: &OriginRoot, mountpoint: &Path, flash: &Path) -> Result<Self, Refusal> {
+    pub fn check(origin_root: &OriginRoot, mountpoint: &Path, flashes: &[PathBuf]) -> Result<Self, Refusal> {
         let origin = check_origin(origin_root)?;
         let mountpoint = check_mountpoint(mountpoint)?;
-        let flash = check_flash(flash)?;
-        let places = Self { origin, mountpoint, flash };
+        let flashes = flashes.iter().map(|flash| check_flash(flash)).collect::<Result<Vec<_>, _>>()?;
+        let places = Self { origin, mountpoint, flashes };
         places.check_overlap()?;
         let mounts = mounts();
-        if lies_in(&places.flash, origin_root, &mounts) {
-            return Err(flash_in_origin(&places.flash, &places.origin));
+        if let Some(flash) = places.flashes.iter().find(|flash| lies_in(flash, origin_root, &mounts)) {
+            return Err(flash_in_origin(flash, &places.origin));
         }
         check_neighbours(origin_root, &mounts)?;
         if let Some(example) = first_name(&places.mountpoint)? {
@@ -44,10 +44,18 @@ impl CheckedPlaces {
         Ok(places)
     }
 
+    /// Checks another flash beside these places.
+    ///
+    /// # Errors
+    /// If it lies in the origin or the mount point.
+    pub(crate) fn check_another(&self, flash: &Path) -> Result<(), Refusal> {
+        Self { flashes: vec![flash.to_owned()], ..self.clone() }.check_overlap()
+    }
+
     fn check_overlap(&self) -> Result<(), Refusal> {
-        let Self { origin, mountpoint, flash } = self;
+        let Self { origin, mountpoint, flashes } = self;
         let overlap = |what: String, advice| Err(Refusal::Overlap { what, advice });
-        let (o, m, f) = (origin.display(), mountpoint.display(), flash.display());
+        let (o, m) = (origin.display(), mountpoint.display());
         if inside(mountpoint, origin) {
             let what = if inside(origin, mountpoint) {
                 format!("origin and mount point are the same directory, {o}")
@@ -62,14 +70,19 @@ impl CheckedPlaces {
                 "The mount would hide its own origin. Use an empty directory elsewhere.",
             );
         }
-        if inside(flash, origin) {
-            return Err(flash_in_origin(flash, origin));
-        }
-        if inside(flash, mountpoint) {
-            return overlap(
-                format!("flash {f} is inside the mount point {m}"),
-                "The mount would hide its own flash. Put it elsewhere.",
-            );
+        for (index, flash) in flashes.iter().enumerate() {
+            if inside(flash, origin) {
+                return Err(flash_in_origin(flash, origin));
+            }
+            if inside(flash, mountpoint) {
+                return overlap(
+                    format!("flash {} is inside the mount point {m}", flash.display()),
+                    "The mount would hide its own flash. Put it elsewhere.",
+                );
+            }
+            if flashes[..index].contains(flash) {
+                return Err(Refusal::Usage(format!("flash {} is named twice", flash.display())));
+            }
         }
         Ok(())
     }
@@ -191,11 +204,11 @@ mod tests {
         let root = tree();
         let at = |name: &str| root.path().join(name);
         let places =
-            CheckedPlaces::check(&OriginRoot::open(&at("link")).unwrap(), &at("mnt/"), &at("fast/pond")).unwrap();
+            CheckedPlaces::check(&OriginRoot::open(&at("link")).unwrap(), &at("mnt/"), &[at("fast/pond")]).unwrap();
         let base = fs::canonicalize(root.path()).unwrap();
         assert_eq!(places.origin, base.join("origin"));
         assert_eq!(places.mountpoint, base.join("mnt"));
-        assert_eq!(places.flash, base.join("fast/pond"));
+        assert_eq!(places.flashes[0], base.join("fast/pond"));
     }
 
     #[test]
@@ -217,7 +230,7 @@ mod tests {
             ("origin", "mnt", "gone/p", ExitStatus::FlashUnusable, "does not exist"),
         ] {
             let at = |name: &str| root.path().join(name);
-            let places = |root: OriginRoot| CheckedPlaces::check(&root, &at(mountpoint), &at(flash));
+            let places = |root: OriginRoot| CheckedPlaces::check(&root, &at(mountpoint), &[at(flash)]);
             let refusal = OriginRoot::open(&at(origin)).and_then(places).unwrap_err();
             assert_eq!(refusal.status(), status, "{origin} {mountpoint} {flash}: {refusal}");
             assert!(refusal.to_string().contains(says), "{origin} {mountpoint} {flash}: {refusal}");

@@ -22,8 +22,8 @@ use crate::wording::in_columns;
 pub use latency::LatencyDistribution;
 pub(crate) use prometheus::exposition;
 pub(crate) use rate::Rate;
-pub(crate) use table::eta_seconds;
 pub use table::{METRICS, Metric, MetricKind};
+pub(crate) use table::{eta_seconds, exposed_blocks};
 pub use uses::{FileNumbers, ProcessNumbers};
 pub(crate) use uses::{files, processes};
 

@@ -5,7 +5,9 @@
 //! meaning. Counters start with the daemon.
 
 use headpond_base::BLOCK_U64;
-use headpond_engine::{FlushProgress, Stats};
+use headpond_engine::{FlushProgress, MemberShown, Stats};
+use headpond_format::MemberState;
+use headpond_shard::ShardStats;
 
 use super::Snapshot;
 
@@ -45,6 +47,12 @@ macro_rules! blocks {
 
 fn bytes(blocks: u64) -> f64 {
     (blocks * BLOCK_U64) as f64
+}
+
+/// Dirty blocks that one device has where two should. A pool of which one device is left has nobody for a second copy.
+pub(crate) fn exposed_blocks(shard: &ShardStats) -> u64 {
+    let takes = |member: &&MemberShown| member.works && member.state == MemberState::InUse;
+    if shard.members.iter().filter(takes).count() < 2 { 0 } else { shard.exposed_blocks }
 }
 
 const fn clean_blocks(engine: &Stats) -> u64 {
@@ -156,6 +164,18 @@ pub const METRICS: &[Metric] = &[
         flash_failed,
         "1 after a failed write or sync of the flash: the pool caches nothing more"
     ),
+    Metric {
+        name: "lost_devices",
+        kind: MetricKind::Gauge,
+        help: "Devices of the pool that refused a write or a sync, and are out of it",
+        value: |now| now.shard.members.iter().filter(|member| !member.works).count() as f64,
+    },
+    Metric {
+        name: "exposed_bytes",
+        kind: MetricKind::Gauge,
+        help: "Dirty bytes that one device of the pool has where two should (redundancy=mirror)",
+        value: |now| bytes(exposed_blocks(&now.shard)),
+    },
     Metric {
         name: "flash_operations_under_way",
         kind: MetricKind::Gauge,

@@ -156,6 +156,8 @@ mod tests {
             pool: pool.to_string(),
             host: "db1".into(),
             flash: "/nvme/first".into(),
+            members: Vec::new(),
+            members_generation: 0,
             mountpoint: "/mnt".into(),
             pid: 1,
             since: "then".into(),

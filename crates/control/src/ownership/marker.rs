@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -69,8 +69,15 @@ pub struct Marker {
     pub pool: String,
     /// The host's name.
     pub host: String,
-    /// The pool's path on that host.
+    /// The pool's path on that host; of a pool of several devices, the first one's.
     pub flash: PathBuf,
+    /// The other devices of a pool of several: each with the number of its member.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MarkerMember>,
+    /// The generation of the pool's list of members. A start whose devices know only an older one lacks a member. 0 for
+    /// a pool that has had one device only.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub members_generation: u64,
     /// The mount point, now or last. Empty for a pool that is used without a mount.
     pub mountpoint: PathBuf,
     /// The daemon's process: that of the holder, if there is one.
@@ -83,6 +90,20 @@ pub struct Marker {
     /// The use of the pool that has the origin. None in a marker of a headpond without claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+}
+
+/// A device of a pool, as a marker names it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MarkerMember {
+    /// Its number.
+    pub member: u16,
+    /// Its path on the marker's host.
+    pub flash: PathBuf,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One use of a pool for an origin, from its start on. The pool's superblock says the same. So an image of the pool
@@ -247,6 +268,11 @@ impl MarkerHold {
         self.write(marker)
     }
 
+    /// Replaces the marker from any thread, for as long as the result is not ended.
+    pub(crate) fn share(&self, marker: Marker) -> SharedMarker {
+        SharedMarker { dir: self.dir.clone(), state: Arc::new(Mutex::new((marker, false))) }
+    }
+
     /// Watches whether this process's claim still stands, from any thread.
     #[must_use]
     pub fn watch(&self, marker: &Marker) -> ClaimWatch {
@@ -301,6 +327,51 @@ impl Drop for MarkerHold {
             let _ = self.dir.remove(LOCK);
             self.dir.remove_if_empty();
         }
+    }
+}
+
+/// The marker of one use, which several threads read and change. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedMarker {
+    dir: Arc<BesideDir>,
+    /// What it says, and whether the use has ended.
+    state: Arc<Mutex<(Marker, bool)>>,
+}
+
+impl SharedMarker {
+    /// What it says.
+    pub(crate) fn now(&self) -> Marker {
+        self.state().0.clone()
+    }
+
+    /// Changes it, and writes it durably if that changed anything. One that ended is not written any more.
+    ///
+    /// # Errors
+    /// If the origin refuses the write, or the directory is not beside the origin any more. It then says what it said.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Marker)) -> std::io::Result<()> {
+        let mut state = self.state();
+        let mut next = state.0.clone();
+        change(&mut next);
+        if state.1 || next == state.0 {
+            return Ok(());
+        }
+        let mut text = serde_json::to_vec_pretty(&next)?;
+        text.push(b'\n');
+        self.dir.replace(FILE, &text)?;
+        state.0 = next;
+        Ok(())
+    }
+
+    /// Ends it, and returns what it says.
+    pub(crate) fn end(&self) -> Marker {
+        let mut state = self.state();
+        state.1 = true;
+        state.0.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, (Marker, bool)> {
+        // It changes only once the write has succeeded.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -398,6 +469,8 @@ pub(crate) mod tests {
             pool: "01020304-0506".to_owned(),
             host: "db1".to_owned(),
             flash: "/nvme/pond".into(),
+            members: Vec::new(),
+            members_generation: 0,
             mountpoint: "/var/lib/mysql".into(),
             pid: 42,
             since: "2026-11-21T02:22:16Z".to_owned(),

@@ -15,10 +15,11 @@ mod standing;
 pub(crate) use durable::{DurableLog, DurableNote, FILE as DURABLE_FILE, keep_up};
 pub(crate) use judgement::{Allowed, AwaitedNote, Image, Ownership, PoolHeld, judge};
 pub(crate) use lease::LockKeeper;
+pub(crate) use marker::SharedMarker;
 #[cfg(test)]
 pub(crate) use marker::tests as marker_tests;
 pub use marker::{
-    Claim, ClaimWatch, MARKER_NAME, MARKER_VERSION, Marker, MarkerHold, MarkerStanding, MarkerState, hex,
+    Claim, ClaimWatch, MARKER_NAME, MARKER_VERSION, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState, hex,
 };
 pub(crate) use obsolete::{Failure, ObsoleteNote};
 pub(crate) use standing::{MountClaim, keep_watch};

@@ -10,15 +10,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use headpond_base::{BLOCK, BLOCK_U64, BufMut, MemberId};
-use headpond_device::{Backend, Fill, Flash, FlashError, FlashKind, Reactor, TrimPolicy, start_reactor};
+use headpond_base::{BLOCK, BLOCK_U64, BufMut};
+use headpond_device::{Fill, Flash, FlashError, FlashKind};
 use headpond_format::{
     Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
     encode_superblock,
 };
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
+use crate::devices::PoolDevices;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::wording::Size;
 
@@ -58,6 +60,8 @@ pub enum FlashContent {
     Pool(Box<Superblock>),
     /// A pool that cannot be read.
     Unreadable(Damage),
+    /// The device fails.
+    Failing(String),
 }
 
 impl HeldFlash {
@@ -141,9 +145,9 @@ impl HeldFlash {
     ///
     /// # Errors
     /// The statuses 30, 34 and 35.
-    pub fn prepare_format(&mut self, size: Option<Size>) -> Result<Geometry, Refusal> {
+    pub fn prepare_format(&mut self, size: Option<Size>) -> Result<u64, Refusal> {
         let bytes = size.map_or(self.bytes(), whole_blocks);
-        let geometry = geometry(&self.path, bytes)?;
+        geometry(&self.path, bytes)?;
         if bytes != self.bytes() {
             match self.opened().kind() {
                 FlashKind::File => self.resize(bytes)?,
@@ -154,7 +158,7 @@ impl HeldFlash {
                 FlashKind::BlockDevice => {}
             }
         }
-        Ok(geometry)
+        Ok(bytes)
     }
 
     /// Tells what the flash holds. Reads only.
@@ -232,43 +236,38 @@ impl HeldFlash {
         self.undo = Undo::Nothing;
     }
 
-    /// Starts the reactor with which a shard drives the flash. The lock goes with it. What stays here only undoes the
-    /// making of the file, until [`Self::settle`].
-    ///
-    /// # Errors
-    /// If the kernel refuses a backend that was named.
-    pub fn start(&mut self, backend: Backend) -> Result<Box<dyn Reactor>, Refusal> {
-        match self.opened.take() {
-            Some(opened) => start_reactor(vec![(MemberId(0), opened)], backend, TrimPolicy::default())
-                .map_err(|error| refusal(&self.path, error)),
-            None => Err(Refusal::FlashInUse { path: self.path.clone() }),
-        }
+    /// Gives the open flash away, with its lock. What stays here only undoes the making of the file, until
+    /// [`Self::settle`]. `None` if it was given away before.
+    pub fn give(&mut self) -> Option<Flash> {
+        self.opened.take()
     }
 }
 
 /// Reads the superblocks of a pool that a shard has in use.
-#[derive(Debug)]
-pub(crate) struct Superblocks(File);
+#[derive(Clone, Debug)]
+pub(crate) struct Superblocks(PoolDevices);
 
 impl Superblocks {
-    pub(crate) fn of(flash: &Flash) -> io::Result<Self> {
-        Ok(Self(flash.file().try_clone()?))
-    }
-
-    /// The open flash, with the lock.
-    pub(crate) const fn file(&self) -> &File {
-        &self.0
+    pub(crate) const fn of(devices: PoolDevices) -> Self {
+        Self(devices)
     }
 
     /// The count in the superblock of a stop in order. `None` if there is none.
     pub(crate) fn stopped_at(&self) -> Option<u64> {
-        let read = |offset| {
+        let newest = self.newest()?;
+        newest.clean_stop.then_some(newest.counter)
+    }
+
+    /// The newest superblock of all members here.
+    pub(crate) fn newest(&self) -> Option<Superblock> {
+        let devices = self.0.all();
+        let all = devices.iter().flat_map(|device| SUPERBLOCK_SLOTS.map(|offset| (&device.file, offset)));
+        let read = |(file, offset): (&Arc<File>, u64)| {
             let mut block = BufMut::zeroed(BLOCK);
-            self.0.read_exact_at(&mut block, offset).ok()?;
+            file.read_exact_at(&mut block, offset).ok()?;
             decode_superblock(&block).ok()
         };
-        let newest = SUPERBLOCK_SLOTS.into_iter().filter_map(read).max_by_key(|superblock| superblock.counter)?;
-        newest.clean_stop.then_some(newest.counter)
+        all.filter_map(read).max_by_key(|superblock| (superblock.epoch, superblock.counter))
     }
 }
 
@@ -295,7 +294,7 @@ fn whole_blocks(size: Size) -> u64 {
 }
 
 /// The refusal for a device's error.
-fn refusal(path: &Path, error: FlashError) -> Refusal {
+pub(crate) fn refusal(path: &Path, error: FlashError) -> Refusal {
     let path = path.to_owned();
     match error {
         FlashError::InUse(_) => Refusal::FlashInUse { path },

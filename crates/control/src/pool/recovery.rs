@@ -10,22 +10,21 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use headpond_base::{BLOCK_U64, Buf, CacheMode, ObjectId, PoolId, UnixNanos};
+use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, FlashRead, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, SecondTail,
-    Verdict, format_pool, recover_mutated,
+    Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
-use headpond_format::{Damage, Identity, MemberName, OriginName, Witness};
+use headpond_format::{Geometry, GeometryError, Identity, MemberName, Members, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
-use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::flash::{FlashContent, HeldFlash};
+use super::flashes::{FlashesContent, HeldFlashes};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, Ownership, PoolHeld, hex, judge};
+use crate::ownership::{
+    Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, hex, judge,
+};
 use crate::process::{Step, Waiting, boot};
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
@@ -41,8 +40,8 @@ pub(crate) struct Ready {
     pub(crate) key: [u8; 16],
     /// The mode of the pool's last use.
     pub(crate) mode: CacheMode,
-    /// The pool's size.
-    pub(crate) pool_bytes: u64,
+    /// The generation of the list of members; 0 for a pool that has had one device only.
+    pub(crate) members_generation: u64,
     /// Files with dirty data. Each could be opened.
     pub(crate) files: Vec<DirtyFile>,
     /// The same for the mount.
@@ -90,8 +89,8 @@ enum Doubt {
 }
 
 impl Doubt {
-    fn refusal(self, flash: &HeldFlash, marker: Option<&Marker>, left: Vec<FileConflict>) -> Refusal {
-        let path = flash.path().to_owned();
+    fn refusal(self, flash: &HeldFlashes, marker: Option<&Marker>, left: Vec<FileConflict>) -> Refusal {
+        let path = flash.first().path().to_owned();
         match self {
             Self::Failed { when } => Refusal::PoolObsolete { path, when, left: Leftover(left) },
             Self::Image(image) => {
@@ -129,43 +128,34 @@ pub(crate) struct Inherited {
     pub(crate) tail: Option<SecondTail>,
     /// Files that are open and have no name.
     pub(crate) nameless: NamelessFiles,
-    /// Where signs of life are counted.
-    pub(crate) beat: Option<&'static AtomicU64>,
 }
 
-/// Reads for recovery. Each is a sign of life.
-struct BeatingReader<'a> {
-    flash: FlashReader<'a>,
-    beat: Option<&'static AtomicU64>,
-}
-
-impl FlashRead for BeatingReader<'_> {
-    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
-        if let Some(beat) = self.beat {
-            beat.fetch_add(1, Ordering::Relaxed);
-        }
-        self.flash.read(offset, len)
-    }
-}
-
-/// Makes the pool of `flash` ready for the origin, or refuses.
+/// Makes the pool of these flashes ready for the origin, or refuses.
 pub(crate) fn make_ready(
-    flash: &mut HeldFlash,
+    flash: &mut HeldFlashes,
     root: &OriginRoot,
     beside: &Beside<'_>,
     plan: &PoolPlan,
     inherited: Inherited,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
-    let Inherited { tail, nameless, beat } = inherited;
+    let Inherited { tail, nameless } = inherited;
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan)?;
     waiting.on(Step::Pool);
-    let found = look_at(flash, allowed, planted, beat)?;
+    let lay_at = |member| beside.awaited.marker.and_then(|marker| lay_at(marker, member));
+    let found = match flash.read(allowed.format, allowed.discard_dirty, planted, lay_at)? {
+        FlashesContent::Nothing => None,
+        FlashesContent::Pool(recovered) => Some(*recovered),
+    };
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
     waiting.on(Step::Origin("the files"));
-    let (ownership, trust) = whose(root, flash, beside, held.as_ref(), allowed)?;
+    let (ownership, trust) = match found.as_ref().map(|found| has_newest_list(found, flash, beside.awaited.marker)) {
+        Some(Err(_)) if allowed.discard_dirty => (Ownership::Format, Trust::Left),
+        Some(Err(refusal)) => return Err(refusal),
+        _ => whose(root, flash, beside, held.as_ref(), allowed)?,
+    };
     waiting.on(Step::Pool);
     let (mut recovered, key) = match ownership {
         Ownership::Same(key) | Ownership::Image(key, _) => (kept(found, flash, planted)?, key),
@@ -182,7 +172,7 @@ pub(crate) fn make_ready(
             let key = random()?;
             let mode = plan.mode.unwrap_or_default();
             format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
-            (read_pool(flash, planted, None)?, key)
+            (flash.read_again(planted)?, key)
         }
     };
     check_size(flash, &recovered, plan)?;
@@ -216,16 +206,10 @@ pub(crate) fn make_ready(
         }
     };
     waiting.on(Step::Pool);
+    flash.let_others_go(&mut notes);
+    tell_missing(flash, &recovered, beside.awaited.marker, &mut notes);
     flash.allocate()?;
-    match flash.heal_superblock() {
-        Ok(None) => {}
-        Ok(Some(copy)) => notes
-            .push(format!("superblock {copy} of 2 of the pool was damaged; headpond repaired it from the other one")),
-        // The engine will fail on this, too, and say so.
-        Err(errno) => {
-            notes.push(format!("one of the pool's 2 superblocks is damaged, and headpond cannot repair it: {errno}"))
-        }
-    }
+    flash.heal_superblocks(&mut notes);
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
     let id = random()?;
     let claim = Claim {
@@ -237,23 +221,24 @@ pub(crate) fn make_ready(
     };
     recovered.claim(id);
     let superblock = recovered.superblock();
-    let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
+    let (pool, mode) = (superblock.pool, superblock.mode);
+    let members_generation = if superblock.members.given() > 1 { superblock.members.generation() } else { 0 };
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
-    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
+    Ok(Ready { recovered, pool, key, mode, members_generation, files, known, kept_times, claim, notes })
 }
 
 /// Whose the pool is, and how far its data counts.
 fn whose(
     root: &OriginRoot,
-    flash: &HeldFlash,
+    flash: &HeldFlashes,
     beside: &Beside<'_>,
     held: Option<&PoolHeld>,
     allowed: Allowed,
 ) -> Result<(Ownership, Trust), Refusal> {
     let failed = beside.failure.zip(held).filter(|(failure, held)| failure.is_of(&held.pool.to_string()));
     let Some((failure, held)) = failed else {
-        let ownership = judge(root.path(), flash.path(), beside.awaited, held, allowed)?;
+        let ownership = judge(root.path(), flash.first().path(), beside.awaited, held, allowed)?;
         let trust = match ownership {
             Ownership::Image(_, image) => Trust::None(Doubt::Image(image)),
             _ => Trust::Left,
@@ -263,7 +248,7 @@ fn whose(
     // A pool that the note names was this origin's, whatever became of the marker. A note that was cut short names
     // none.
     let ownership = if !failure.names(&held.pool.to_string()) {
-        judge(root.path(), flash.path(), beside.awaited, Some(held), allowed)?
+        judge(root.path(), flash.first().path(), beside.awaited, Some(held), allowed)?
     } else if allowed.discard_dirty || (allowed.format && held.dirty_files == 0) {
         Ownership::Format
     } else {
@@ -273,39 +258,49 @@ fn whose(
     Ok((ownership, if ownership == Ownership::Format { Trust::Left } else { Trust::None(Doubt::Failed { when }) }))
 }
 
-/// The pool on the flash, if there is one that counts.
-fn look_at(
-    flash: &HeldFlash,
-    allowed: Allowed,
-    planted: Option<Mutation>,
-    beat: Option<&'static AtomicU64>,
-) -> Result<Option<Recovered>, Refusal> {
-    let refuse =
-        |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
-    match flash.recognise()? {
-        FlashContent::Nothing => Ok(None),
-        FlashContent::Foreign(_) if allowed.format => Ok(None),
-        FlashContent::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
-        FlashContent::Pool(_) => match read_pool(flash, planted, beat) {
-            Ok(recovered) => Ok(Some(recovered)),
-            Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
-            Err(refusal) => Err(refusal),
-        },
-        FlashContent::Unreadable(_) if allowed.format && allowed.discard_dirty => Ok(None),
-        FlashContent::Unreadable(damage @ Damage::Version { .. }) => {
-            refuse(damage.to_string(), OTHER_VERSION, ExitStatus::PoolVersion)
-        }
-        FlashContent::Unreadable(damage) => refuse(damage.to_string(), UNREADABLE, ExitStatus::PoolDamaged),
-    }
+/// Where a member lay when the marker was written.
+fn lay_at(marker: &Marker, member: MemberId) -> Option<PathBuf> {
+    marker.members.iter().find(|one| one.member == member.0).map(|one| one.flash.clone())
 }
 
-const UNREADABLE: &str = "Nothing was written. The pool may hold dirty data, but headpond cannot read of which files. To drop everything \
-                          in it and make a new pool: --format --discard-dirty";
+/// Whether a member that is here knows the newest list of members. If not, only devices that left the pool are here, or
+/// that were left alone.
+fn has_newest_list(found: &Recovered, flash: &HeldFlashes, marker: Option<&Marker>) -> Result<(), Refusal> {
+    let superblock = found.superblock();
+    let marker = marker.filter(|marker| marker.pool == superblock.pool.to_string());
+    let Some(marker) = marker.filter(|marker| marker.members_generation > superblock.members.generation()) else {
+        return Ok(());
+    };
+    let named = |one: &MarkerMember| one.flash.display().to_string();
+    let named: Vec<String> = marker.members.iter().map(named).collect();
+    Err(Refusal::Pool {
+        path: flash.first().path().to_owned(),
+        what: format!(
+            "is not all of the pool: since {}, the pool is used with other devices ({}), and goes on without this one",
+            marker.since,
+            named.join(", ")
+        ),
+        advice: "Nothing was written. Mount with a --flash for each of those. To drop everything in the pool and make a new one: \
+                 --format --discard-dirty",
+        status: ExitStatus::MemberMissing,
+    })
+}
 
-const OTHER_VERSION: &str = "Nothing was written. Use the headpond that wrote the pool. To move to this version, unmount with that one, then \
-                             make a new pool with this one: --format --discard-dirty";
-
-const FAILING: &str = "Nothing was written. Read the kernel's log: the device may be failing.";
+/// Says loudly without which devices the pool starts.
+fn tell_missing(flash: &HeldFlashes, recovered: &Recovered, marker: Option<&Marker>, notes: &mut Vec<String>) {
+    for (path, why) in flash.absent() {
+        notes.push(format!("{}: {why}", path.display()));
+    }
+    for member in recovered.missing() {
+        let lay = marker.and_then(|marker| lay_at(marker, *member));
+        let lay = lay.map_or_else(String::new, |path| format!(" ({})", path.display()));
+        notes.push(format!(
+            "DEGRADED: member {}{lay} of the pool is missing. Nothing is lost, and the pool goes on without it for good. To \
+             replace it: headpond pool add MOUNTPOINT FLASH",
+            member.0
+        ));
+    }
+}
 
 /// The planted bug that a test asked for.
 fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
@@ -318,36 +313,10 @@ fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
     Ok(asked.then_some(Mutation::AcceptTornBatch))
 }
 
-fn read_pool(
-    flash: &HeldFlash,
-    planted: Option<Mutation>,
-    beat: Option<&'static AtomicU64>,
-) -> Result<Recovered, Refusal> {
-    let mut reader = BeatingReader { flash: FlashReader(flash.opened()), beat };
-    recover_mutated(&mut reader, flash.bytes(), planted).map_err(|error| {
-        let (advice, status) = match error {
-            RecoverError::Version { .. } => (OTHER_VERSION, ExitStatus::PoolVersion),
-            RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
-            RecoverError::Read { .. } => (FAILING, ExitStatus::FlashFailed),
-            RecoverError::NotAPool
-            | RecoverError::OtherPool { .. }
-            | RecoverError::SameMember { .. }
-            | RecoverError::UsedApart { .. }
-            | RecoverError::MissingAfterCrash { .. }
-            | RecoverError::UnreadAfterCrash { .. }
-            | RecoverError::MissingMember { .. }
-            | RecoverError::Damaged { .. }
-            | RecoverError::LostSuperblock { .. }
-            | RecoverError::LostHistory { .. } => (UNREADABLE, ExitStatus::PoolDamaged),
-        };
-        Refusal::Pool { path: flash.path().to_owned(), what: error.to_string(), advice, status }
-    })
-}
-
-fn kept(found: Option<Recovered>, flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
+fn kept(found: Option<Recovered>, flash: &mut HeldFlashes, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     match found {
         Some(recovered) => Ok(recovered),
-        None => read_pool(flash, planted, None),
+        None => flash.read_again(planted),
     }
 }
 
@@ -370,29 +339,54 @@ fn held(recovered: &Recovered) -> PoolHeld {
     }
 }
 
-fn format(flash: &mut HeldFlash, origin: OriginName, plan: &PoolPlan, mode: CacheMode) -> Result<(), Refusal> {
-    let geometry = flash.prepare_format(plan.size)?;
-    let (pool, member) = (PoolId(random()?), MemberName(random()?));
-    let failed = |errno: headpond_base::Errno| Refusal::Pool {
-        path: flash.path().to_owned(),
+fn format(flash: &mut HeldFlashes, origin: OriginName, plan: &PoolPlan, mode: CacheMode) -> Result<(), Refusal> {
+    let pool = PoolId(random()?);
+    let mut devices = Vec::new();
+    for one in flash.for_format() {
+        devices.push((MemberName(random()?), one.prepare_format(plan.size)?));
+    }
+    let path = |bytes: u64| {
+        let place = devices.iter().position(|(_, found)| *found == bytes).unwrap_or(0);
+        let member = u16::try_from(place).ok().and_then(|member| flash.member(MemberId(member)));
+        member.unwrap_or(flash.first()).path().to_owned()
+    };
+    let (geometry, rows) = Geometry::for_members(&devices, None).map_err(|error| match error {
+        GeometryError::TooSmall(bytes) => Refusal::FlashTooSmall {
+            path: path(bytes),
+            why: format!("{} is too small beside the other devices of the pool", crate::Size(bytes)),
+        },
+        GeometryError::TooLarge(bytes) => Refusal::Flash {
+            path: path(bytes),
+            why: format!("{} is too large for a pool: {error}", crate::Size(bytes)),
+        },
+    })?;
+    let too_many = || Refusal::Usage(format!("a pool has at most {} devices", headpond_format::MEMBERS_MAX));
+    let mut rows = rows.into_iter();
+    let first = rows.next().ok_or_else(too_many)?;
+    let with = |list: Members, row| list.with(row).map(|(list, _)| list).ok_or_else(too_many);
+    let members = rows.try_fold(Members::first(first), with)?;
+    let failed = |member: MemberId, errno: headpond_base::Errno| Refusal::Pool {
+        path: flash.member(member).unwrap_or(flash.first()).path().to_owned(),
         what: format!("cannot write to it: {errno}"),
         advice: "Read the kernel's log: the device may be failing.",
         status: ExitStatus::FlashFailed,
     };
-    for (offset, data) in format_pool(pool, member, geometry, Some(origin), mode) {
-        flash.opened().write(offset, &data).map_err(failed)?;
+    for (at, data) in format_members(pool, &members, geometry, Some(origin), mode) {
+        flash.write(at, &data).map_err(|errno| failed(at.member, errno))?;
     }
-    flash.opened().sync().map_err(failed)
+    flash.members().try_for_each(|(member, one)| one.opened().sync().map_err(|errno| failed(member, errno)))
 }
 
 /// A size given for an existing pool must be the pool's own: it cannot change in place.
-fn check_size(flash: &HeldFlash, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
-    let pool_bytes = recovered.superblock().geometry.pool_bytes;
-    match plan.size {
+fn check_size(flash: &HeldFlashes, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
+    let members = &recovered.superblock().members;
+    let pool_bytes = members.bytes();
+    // Of several devices the size is that of those files that are made.
+    match plan.size.filter(|_| members.given() == 1) {
         Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(
             "pool: {} has {}, but --size says {size}\n  \
              A pool keeps its size. Mount without --size. To make a new pool of that size after a flush: --format",
-            flash.path().display(),
+            flash.first().path().display(),
             crate::Size(pool_bytes),
         ))),
         _ => Ok(()),

@@ -60,6 +60,10 @@ pub enum ExitStatus {
     PoolBlemished = 41,
     /// Pool as it was earlier, or a copy of it: not the pool that the origin waits for.
     PoolImage = 42,
+    /// A device of the pool is missing, and is needed.
+    MemberMissing = 43,
+    /// Devices that are not one pool.
+    NotOnePool = 44,
     /// Dirty data of files that others changed at the origin.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
@@ -82,7 +86,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All statuses with their meanings, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 35] = [
+    pub const TABLE: [(Self, &'static str); 37] = [
         (Self::Done, "done"),
         (Self::Failed, "failed; the message says why"),
         (Self::Usage, "the command line is wrong"),
@@ -109,6 +113,8 @@ impl ExitStatus {
         (Self::PoolObsolete, "the flash failed in an earlier use, and the origin went on without the pool"),
         (Self::PoolBlemished, "the pool is damaged, but loses nothing (only from check)"),
         (Self::PoolImage, "the pool is an older image or a copy, or its flash lost synced writes"),
+        (Self::MemberMissing, "a device of the pool is missing, and has what no other device has"),
+        (Self::NotOnePool, "the devices are not one pool: of several pools, copies, or used without each other"),
         (Self::Conflict, "files with dirty data changed at the origin (decide with --keep-pool or --keep-origin)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),

@@ -4,25 +4,26 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK_U64, CacheMode, PoolId};
-use headpond_device::FaultHandle;
+use headpond_base::{BLOCK_U64, CacheMode};
 use headpond_door::LiveRules;
 use headpond_engine::{Reply, Request, Stats};
 use headpond_mount::{Insight, Standstill, WholeFile, WholeWrites};
 use headpond_shard::{Gate, Handle};
 
+use super::Status;
+use super::faults::MemberFaults;
 use super::frozen::Freeze;
+use super::members::PoolMembers;
 use super::operations::Operations;
 use super::protocol::{Answer, ClientCommand, OperationProgress};
 use super::recordings::Recordings;
 use super::socket::Client;
 use super::watch::WatchNotes;
-use super::{Status, faults};
 use crate::history::{EventKind, History, Look};
 use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
@@ -54,9 +55,10 @@ pub(crate) enum Phase {
 pub(crate) struct Service {
     pub(crate) handle: Handle,
     pub(crate) places: CheckedPlaces,
-    pub(crate) pool: PoolId,
-    pub(crate) pool_bytes: u64,
-    faults: Option<FaultHandle>,
+    pub(crate) members: PoolMembers,
+    /// The device that is being emptied: its dirty bytes when that was first seen, and since when.
+    pub(super) emptying: Arc<Mutex<Option<(u64, Instant)>>>,
+    faults: MemberFaults,
     /// The gate that each change of the origin passes.
     pub(crate) gate: Arc<Gate>,
     live: LiveSettings,
@@ -91,8 +93,7 @@ impl Service {
     pub(crate) fn new(
         handle: Handle,
         places: CheckedPlaces,
-        pool: PoolId,
-        pool_bytes: u64,
+        members: PoolMembers,
         live: LiveSettings,
         gate: Arc<Gate>,
     ) -> Self {
@@ -100,9 +101,9 @@ impl Service {
         let service = Self {
             handle,
             places,
-            pool,
-            pool_bytes,
-            faults: None,
+            members,
+            emptying: Arc::default(),
+            faults: MemberFaults::default(),
             gate,
             live,
             destage: Arc::default(),
@@ -126,7 +127,7 @@ impl Service {
     }
 
     /// The same, with a flash that a test can make fail.
-    pub(crate) fn with_faults(self, faults: Option<FaultHandle>) -> Self {
+    pub(crate) fn with_faults(self, faults: MemberFaults) -> Self {
         Self { faults, ..self }
     }
 
@@ -155,6 +156,7 @@ impl Service {
                 | ClientCommand::Set { .. }
                 | ClientCommand::AddRule { .. }
                 | ClientCommand::RemoveRule { .. }
+                | ClientCommand::ChangePool { .. }
                 | ClientCommand::Upgrade { .. }
                 | ClientCommand::Unmount { .. }
         );
@@ -174,7 +176,12 @@ impl Service {
             ClientCommand::TestRules { words } => client.answer_or_refuse(self.test_rules(&words)),
             ClientCommand::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
             ClientCommand::Set { settings, dry_run } => self.set(&settings, dry_run, client),
-            ClientCommand::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
+            ClientCommand::Fault { faults, flash } => {
+                client.answer_or_refuse(self.inject(&faults, flash.as_deref()).map(|()| Answer::Done));
+            }
+            ClientCommand::Pool => client.answer(&Answer::Pool(Box::new(self.pool_shown()))),
+            ClientCommand::ChangePool { change, dry_run } => self.change_pool(change, dry_run, client),
+            ClientCommand::CancelPoolChange => client.answer_or_refuse(self.cancel_pool_change()),
             ClientCommand::Operation { id } => match self.operations.get(id) {
                 Some(operation) => {
                     let engine = self.handle.stats().engine;
@@ -265,18 +272,16 @@ impl Service {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).told()
     }
 
-    fn inject(&self, what: &str) -> Result<(), Refusal> {
-        let Some(handle) = &self.faults else {
-            return Err(Refusal::Usage(
-                "this mount accepts no faults, because it was made without --test-fault".to_owned(),
-            ));
-        };
-        faults::inject(handle, what)
+    fn inject(&self, what: &str, flash: Option<&Path>) -> Result<(), Refusal> {
+        let member = flash.map(|flash| self.members.find(Some(flash))).transpose()?;
+        self.faults.inject(member, what)
     }
 
-    /// Takes the statistics, and updates the rates from them.
+    /// Takes the statistics, updates the rates from them, and lets go of devices that are gone.
     fn look(&self) -> Stats {
-        let engine = self.handle.stats().engine;
+        let shard = self.handle.stats();
+        self.members.look(&shard);
+        let engine = shard.engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
         self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);
         engine
@@ -292,7 +297,7 @@ impl Service {
     pub(crate) fn numbers_of_mount(&self) -> Numbers {
         let snapshot = Snapshot {
             shard: self.handle.stats(),
-            pool_bytes: self.pool_bytes,
+            pool_bytes: self.members.bytes(),
             uptime: self.started.elapsed(),
             destage_rate: self.destage_rate(),
             flush_period: self.live.now().config().period(),
@@ -425,11 +430,14 @@ impl Service {
         };
         let (hits, misses) = (engine.read_hits_blocks, engine.read_miss_blocks);
         let clean = engine.cached_blocks.saturating_sub(engine.dirty_blocks);
+        let flashes = self.members.devices().paths();
         Status {
             mountpoint: self.places.mountpoint.clone(),
             origin: self.places.origin.clone(),
-            flash: self.places.flash.clone(),
-            pool: self.pool.to_string(),
+            flash: flashes.first().cloned().unwrap_or_default(),
+            flashes,
+            pool_state: self.pool_state(&stats).to_owned(),
+            pool: self.members.pool.to_string(),
             mode: mode.name().to_owned(),
             state: state.to_owned(),
             frozen_left_seconds: frozen.unwrap_or(0),
@@ -439,7 +447,7 @@ impl Service {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             backend: stats.device.to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            size_bytes: self.pool_bytes,
+            size_bytes: self.members.bytes(),
             capacity_bytes: engine.pool_blocks * BLOCK_U64,
             used_blocks: engine.cached_blocks,
             used_bytes: engine.cached_blocks * BLOCK_U64,

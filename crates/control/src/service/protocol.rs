@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Decision, RuleShown, Status};
+use super::pool_shown::PoolChange;
+use super::{Decision, PoolShown, RuleShown, Status};
 use crate::numbers::Numbers;
 use crate::settings::{SettingChange, Value};
 
@@ -88,7 +89,23 @@ pub enum ClientCommand {
     Fault {
         /// The faults.
         faults: String,
+        /// Only into this device of the pool. Without it: into all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        flash: Option<PathBuf>,
     },
+    /// The pool's devices. Answer: [`Answer::Pool`].
+    Pool,
+    /// Change the pool's devices. Answer: [`Answer::Started`], or [`Answer::PoolPlanned`] for a dry run.
+    ChangePool {
+        /// The change.
+        #[serde(flatten)]
+        change: PoolChange,
+        /// Change nothing: only say what would change.
+        dry_run: bool,
+    },
+    /// Take back the change of the pool's devices that is under way: what was moved stays where it is. Answer:
+    /// [`Answer::Done`].
+    CancelPoolChange,
     /// The progress of a started operation. Answer: [`Answer::Operation`].
     Operation {
         /// Its number.
@@ -111,7 +128,7 @@ pub enum ClientCommand {
 impl ClientCommand {
     /// Whether it changes nothing.
     pub(crate) const fn is_question(&self) -> bool {
-        matches!(self, Self::Status | Self::Numbers | Self::Get | Self::Rules | Self::TestRules { .. })
+        matches!(self, Self::Status | Self::Numbers | Self::Get | Self::Rules | Self::TestRules { .. } | Self::Pool)
     }
 }
 
@@ -163,6 +180,15 @@ pub enum Answer {
     Thawed {
         /// What ended that.
         why: String,
+    },
+    /// The pool's devices.
+    Pool(Box<PoolShown>),
+    /// For a dry run: a change of the pool's devices that is possible.
+    PoolPlanned {
+        /// The change.
+        what: String,
+        /// What it would do.
+        effect: String,
     },
     /// Done, without data.
     Done,
@@ -241,6 +267,11 @@ mod tests {
             (
                 ClientCommand::Set { settings: vec![("mode".into(), "write-back".into())], dry_run: true },
                 r#"{"do":"set","settings":[["mode","write-back"]],"dry_run":true}"#,
+            ),
+            (ClientCommand::Pool, r#"{"do":"pool"}"#),
+            (
+                ClientCommand::ChangePool { change: PoolChange::Remove { flash: "/b".into() }, dry_run: true },
+                r#"{"do":"change-pool","change":"remove","flash":"/b","dry_run":true}"#,
             ),
             (ClientCommand::Operation { id: 7 }, r#"{"do":"operation","id":7}"#),
             (ClientCommand::Unmount { keep_dirty: true }, r#"{"do":"unmount","keep_dirty":true}"#),

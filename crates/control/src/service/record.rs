@@ -116,7 +116,7 @@ impl OneRecording {
         let config = settings.config();
         TraceHead {
             started: UnixNanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)),
-            pool_bytes: self.service.pool_bytes,
+            pool_bytes: self.service.members.bytes(),
             flush_period: config.period().unwrap_or_default(),
             sequential_cutoff: config.sequential_cutoff.unwrap_or(0),
             dirty_threshold: config.dirty_threshold,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::FlushShown;
+use super::pool_shown::listed;
 use crate::wording::{HowMany, Size, clock};
 
 /// A snapshot of a mount. The field names are those of `headpond status --json` and stay. Counters start with the
@@ -17,8 +18,12 @@ pub struct Status {
     pub mountpoint: PathBuf,
     /// The directory that owns the data.
     pub origin: PathBuf,
-    /// The file or device of the pool.
+    /// The file or device of the pool; of a pool of several, the first.
     pub flash: PathBuf,
+    /// All files or devices of the pool.
+    pub flashes: Vec<PathBuf>,
+    /// `ONLINE`, `DEGRADED` or `FAULTED`: see `headpond pool status`.
+    pub pool_state: String,
     /// The pool's id.
     pub pool: String,
     /// The cache mode in force.
@@ -135,7 +140,15 @@ impl fmt::Display for Status {
             let silent = clock::duration(self.origin_silent_seconds);
             row("", &format!("has not answered for {silent}; the pool still serves what it has"))?;
         }
-        row("flash", &format!("{}, {} ({})", self.flash.display(), Size(self.size_bytes), self.backend))?;
+        let flashes = if self.flashes.len() > 1 { listed(&self.flashes) } else { self.flash.display().to_string() };
+        row("flash", &format!("{flashes}, {} ({})", Size(self.size_bytes), self.backend))?;
+        if self.pool_state == "DEGRADED" {
+            let mount = self.mountpoint.display();
+            row(
+                "DEGRADED",
+                &format!("a device is lost, or dirty data has one copy. What to do: headpond pool status {mount}"),
+            )?;
+        }
         row("pool", &self.pool)?;
         row("mode", &format!("{}, {}", self.mode, self.state))?;
         if self.state == "frozen" {

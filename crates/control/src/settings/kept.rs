@@ -6,37 +6,42 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::{BLOCK, BufMut, PoolId};
-use headpond_device::Flash;
 use headpond_format::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 use headpond_rules::RuleSet;
 
 use super::{Settings, read_toml};
+use crate::devices::PoolDevices;
 
 /// Writes the settings of one pool.
 pub(crate) struct Keeper {
-    /// The same open file as the pool's device, so it holds the same lock.
-    file: File,
+    /// Each device has a copy.
+    devices: PoolDevices,
     pool: PoolId,
     counter: Mutex<u64>,
 }
 
 impl Keeper {
     /// The keeper of a pool, and the text that the pool keeps. Unreadable text counts as none.
-    pub(crate) fn open(flash: &Flash, pool: PoolId) -> std::io::Result<(Self, Option<String>)> {
-        let read = |offset| flash.read(offset, BLOCK).ok().and_then(|block| decode_settings(&block, pool).ok());
-        let newest = SETTINGS_SLOTS.into_iter().filter_map(read).max_by_key(|block| block.counter);
+    pub(crate) fn open(devices: PoolDevices, pool: PoolId) -> (Self, Option<String>) {
+        let read = |(file, offset): (Arc<File>, u64)| {
+            let mut block = BufMut::zeroed(BLOCK);
+            file.read_exact_at(&mut block, offset).ok()?;
+            decode_settings(&block, pool).ok()
+        };
+        let all = devices.all();
+        let slots = all.iter().flat_map(|device| SETTINGS_SLOTS.map(|offset| (device.file.clone(), offset)));
+        let newest = slots.filter_map(read).max_by_key(|block| block.counter);
         let counter = newest.as_ref().map_or(0, |block| block.counter);
-        let keeper = Self { file: flash.file().try_clone()?, pool, counter: Mutex::new(counter) };
-        Ok((keeper, newest.map(|block| block.text)))
+        (Self { devices, pool, counter: Mutex::new(counter) }, newest.map(|block| block.text))
     }
 
     /// Writes settings to the pool, so that they survive any restart. It calls `text` when its turn comes.
     ///
     /// # Errors
-    /// Those of the flash.
+    /// Those of the flash. With several devices one that takes them is enough.
     pub(crate) fn keep(&self, text: impl FnOnce() -> String) -> std::io::Result<()> {
         let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
         let text = text();
@@ -45,9 +50,15 @@ impl Keeper {
             .ok_or_else(|| std::io::Error::other("more settings than a pool has room for"))?;
         // Aligned memory for the flash, which may be open without the page cache.
         let block = BufMut::copy_of(&block).freeze();
-        self.file.write_all_at(&block, SETTINGS_SLOTS[(next % 2) as usize])?;
-        self.file.sync_data()?;
-        *counter = next;
+        let write = |file: &File| {
+            file.write_all_at(&block, SETTINGS_SLOTS[(next % 2) as usize])?;
+            file.sync_data()
+        };
+        let mut written: Vec<_> = self.devices.all().iter().map(|device| write(&device.file)).collect();
+        match written.iter().position(Result::is_ok) {
+            Some(_) => *counter = next,
+            None => return written.pop().unwrap_or(Err(std::io::ErrorKind::NotFound.into())),
+        }
         Ok(())
     }
 }
@@ -99,7 +110,10 @@ pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_device::Fill;
+    use headpond_base::MemberId;
+    use headpond_device::{Fill, Flash};
+
+    use crate::devices::PoolDevice;
 
     const POOL: PoolId = PoolId([1; 16]);
 
@@ -108,21 +122,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
         let flash = Flash::create(&path, 1 << 20, Fill::Zeros).unwrap();
-        let (keeper, found) = Keeper::open(&flash, POOL).unwrap();
+        let file = Arc::new(flash.file().try_clone().unwrap());
+        let devices = PoolDevices::default();
+        devices.join(PoolDevice { member: MemberId(0), path, bytes: 1 << 20, file });
+        let (keeper, found) = Keeper::open(devices.clone(), POOL);
         assert_eq!(found, None);
         let mut settings = Settings::default();
         for period in ["10s", "20s", "30s"] {
             settings.set("flush-period", period).unwrap();
             keeper.keep(|| settings.to_toml()).unwrap();
-            let (_, found) = Keeper::open(&flash, POOL).unwrap();
+            let (_, found) = Keeper::open(devices.clone(), POOL);
             assert_eq!(over_defaults(&found.unwrap(), &mut Vec::new()).0, settings);
         }
         let torn = BufMut::zeroed(512.max(BLOCK)).freeze();
         flash.write(SETTINGS_SLOTS[1], &torn).unwrap();
-        let (keeper, found) = Keeper::open(&flash, POOL).unwrap();
+        let (keeper, found) = Keeper::open(devices.clone(), POOL);
         assert!(found.unwrap().contains("20s"));
         keeper.keep(|| settings.to_toml()).unwrap();
-        let (_, found) = Keeper::open(&flash, PoolId([2; 16])).unwrap();
+        let (_, found) = Keeper::open(devices, PoolId([2; 16]));
         assert_eq!(found, None, "another pool was made here");
     }
 

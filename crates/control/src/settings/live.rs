@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use headpond_base::CacheMode;
 use headpond_door::LiveRules;
 
-use super::{PoolPlan, Settings, read_toml};
+use super::{PoolPlan, REDUNDANCY, Settings, read_toml};
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
 use crate::settings::{Keeper, kept_text, over_defaults};
@@ -58,6 +58,9 @@ impl LiveSettings {
         settings.set_all(from_file).map_err(Refusal::Usage)?;
         if let Some(mode) = plan.mode {
             settings.set_mode(mode);
+        }
+        if let Some(redundancy) = plan.redundancy {
+            settings.set(REDUNDANCY, redundancy.name()).map_err(Refusal::Usage)?;
         }
         for change in before.changes(&settings) {
             notes.push(format!("{} is now {}; it was {}", change.name, change.to, change.from));

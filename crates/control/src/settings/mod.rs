@@ -30,6 +30,7 @@ pub use kind::{OFF, ValueKind};
 pub(crate) use live::{LiveSettings, from_file as settings_from_file};
 pub use plan::{MountPlan, OriginLayer, PoolPlan};
 pub use reference::reference;
+pub(crate) use table::REDUNDANCY;
 pub use table::{MODE, Setting, TABLE};
 
 use protect::{PROTECT, places, values_of, word_of};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use headpond_base::CacheMode;
+use headpond_base::{CacheMode, Redundancy};
 use headpond_device::{Backend, FaultPlan, Fill};
 use headpond_shard::{FileOrigin, Origin};
 
@@ -17,12 +17,14 @@ use crate::wording::Size;
 pub struct PoolPlan {
     /// The slow directory that owns the data.
     pub origin: PathBuf,
-    /// The file or device of the pool.
-    pub flash: PathBuf,
-    /// The size of a new pool.
+    /// The files or devices of the pool.
+    pub flashes: Vec<PathBuf>,
+    /// The size of each file that is made.
     pub size: Option<Size>,
     /// The cache mode. Without it: that of the file, or the pool's own.
     pub mode: Option<CacheMode>,
+    /// How many devices get each dirty block. Without it: as the pool has it.
+    pub redundancy: Option<Redundancy>,
     /// A file of settings. They replace those that the pool keeps.
     pub config: Option<PathBuf>,
     /// The backend of the flash.
@@ -86,7 +88,8 @@ impl MountPlan {
     /// # Errors
     /// If the current directory is gone.
     pub fn absolute(mut self) -> Result<Self, Refusal> {
-        for path in [&mut self.pool.origin, &mut self.mountpoint, &mut self.pool.flash] {
+        let places = [&mut self.pool.origin, &mut self.mountpoint].into_iter().chain(&mut self.pool.flashes);
+        for path in places {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         for path in [&mut self.pool.config, &mut self.http_token].into_iter().flatten() {

@@ -40,11 +40,15 @@ pub(super) const COUNTING: &str = "counting";
 /// The name of the setting that bounds the flush at a shutdown.
 pub(super) const SHUTDOWN_FLUSH: &str = "shutdown-flush";
 
+/// The name of the setting that says how many devices have each dirty block.
+pub(crate) const REDUNDANCY: &str = "redundancy";
+
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 /// In the order of the kept numbers: add only at the end.
 const COMPRESSIONS: &[&str] =
     &["off", "lz4", "zstd", "zstd:1", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8", "zstd:9"];
+const REDUNDANCIES: &[&str] = &["none", "mirror"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
 const SECOND: u64 = Nanos::SECOND.0;
 const DAY: u64 = 86_400 * SECOND;
@@ -212,6 +216,20 @@ pub const TABLE: &[Setting] = &[
         apply: |config, value| config.compression_from = u8::try_from(value).unwrap_or(50),
     },
     Setting {
+        name: REDUNDANCY,
+        meaning: "How many devices of a pool have the data that the origin lacks. A pool of one device has it once.",
+        effect: "mirror: two devices have each dirty block, so the loss of either loses nothing. Dirty data takes twice \
+                 its room, and a sync waits for both devices. none: one device has it; the loss of a device loses what \
+                 is dirty on it. Clean data lies on one device in any case: the origin has it, too. A change applies to \
+                 what is written from then on.",
+        kind: ValueKind::Choice(REDUNDANCIES),
+        default: 1,
+        apply: |config, value| {
+            let word = usize::try_from(value).ok().and_then(|index| REDUNDANCIES.get(index));
+            config.redundancy = word.and_then(|word| word.parse().ok()).unwrap_or_default();
+        },
+    },
+    Setting {
         name: SHUTDOWN_FLUSH,
         meaning: "How long SIGTERM, as a host sends it when it shuts down, lets headpond write dirty data to the origin.",
         effect: "Longer: the origin is more likely to be complete after a shutdown. Shorter, or off: the host goes down \
@@ -284,6 +302,11 @@ mod tests {
             let shown = config.compression.to_string();
             assert_eq!(shown, if *name == "zstd" { "zstd:1" } else { *name });
         }
+    }
+
+    #[test]
+    fn redundancies_have_the_names_that_they_have_everywhere() {
+        assert_eq!(REDUNDANCIES, headpond_base::Redundancy::ALL.map(headpond_base::Redundancy::name));
     }
 
     #[test]

@@ -129,7 +129,7 @@ function drawTrouble() {
     if (s.lost_blocks) alerts.push(['bad', `${bytes(m.lost_bytes_total)} of dirty data could not be read back from flash.`]);
     if (s.origin_silent_seconds) alerts.push(['warn', `The origin has not answered for ${duration(s.origin_silent_seconds)}; the pool still serves what it has.`]);
     if (m.failing_files) alerts.push(['warn', `${some(m.failing_files, 'file')} could not be written to the origin at the last try.`]);
-    if (now.history.kept === 'memory') alerts.push(['warn', 'The history ends with this daemon: the pool was made without room for it.']);
+    if (now.history.kept === 'memory') alerts.push(['warn', 'The history ends with this daemon: the pool was made without room for it, or the device that had it left.']);
     if (now.history.kept === 'memory-after-error') alerts.push(['warn', 'The history ends with this daemon: the pool could not be written.']);
   }
   // Said again only when it changes, so that a screen reader does not repeat it.

@@ -1,0 +1,122 @@
+//! The devices of a pool in use, by member: where each lies, and its open file, which has the lock.
+//!
+//! Keeps true: a device is here as long as the shard drives it. Who takes it away closes the last file of this process,
+//! and so frees it for others. Uses nothing else of this crate.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headpond_base::MemberId;
+
+/// One device.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolDevice {
+    pub(crate) member: MemberId,
+    pub(crate) path: PathBuf,
+    /// Bytes that the pool uses of it.
+    pub(crate) bytes: u64,
+    /// A second descriptor of the open file that the shard drives.
+    pub(crate) file: Arc<File>,
+}
+
+/// All of them. Clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolDevices(Arc<Mutex<Lists>>);
+
+#[derive(Debug, Default)]
+struct Lists {
+    here: Vec<PoolDevice>,
+    /// Where those lay that have left, or that this start did not find.
+    gone: Vec<(MemberId, PathBuf)>,
+}
+
+impl PoolDevices {
+    pub(crate) fn join(&self, device: PoolDevice) {
+        let mut lists = self.lists();
+        lists.gone.retain(|(member, _)| *member != device.member);
+        lists.here.push(device);
+        lists.here.sort_by_key(|device| device.member);
+    }
+
+    /// Takes a device away.
+    pub(crate) fn leave(&self, member: MemberId) -> Option<PoolDevice> {
+        let mut lists = self.lists();
+        let place = lists.here.iter().position(|device| device.member == member)?;
+        let device = lists.here.remove(place);
+        lists.gone.push((member, device.path.clone()));
+        Some(device)
+    }
+
+    /// A member that is not here lay there when it was last used.
+    pub(crate) fn was_at(&self, member: MemberId, path: PathBuf) {
+        self.lists().gone.push((member, path));
+    }
+
+    /// The pool uses so many bytes of a device from now on.
+    pub(crate) fn resize(&self, member: MemberId, bytes: u64) {
+        self.lists().here.iter_mut().filter(|device| device.member == member).for_each(|device| device.bytes = bytes);
+    }
+
+    /// Those here, in the order of their numbers.
+    pub(crate) fn all(&self) -> Vec<PoolDevice> {
+        self.lists().here.clone()
+    }
+
+    /// Where a member lies, or lay. Empty if nobody knows.
+    pub(crate) fn path_of(&self, member: MemberId) -> PathBuf {
+        let lists = self.lists();
+        let here = lists.here.iter().find(|device| device.member == member).map(|device| device.path.clone());
+        let gone = || lists.gone.iter().rev().find(|(gone, _)| *gone == member).map(|(_, path)| path.clone());
+        here.or_else(gone).unwrap_or_default()
+    }
+
+    /// The open file of a member, if it is here.
+    pub(crate) fn file_of(&self, member: MemberId) -> Option<Arc<File>> {
+        self.lists().here.iter().find(|device| device.member == member).map(|device| device.file.clone())
+    }
+
+    /// Whether a member is here.
+    pub(crate) fn has(&self, member: MemberId) -> bool {
+        self.lists().here.iter().any(|device| device.member == member)
+    }
+
+    /// The member at a path, here or gone; one that is here comes first.
+    pub(crate) fn at(&self, path: &Path) -> Option<MemberId> {
+        let lists = self.lists();
+        let here = lists.here.iter().find(|device| device.path == path).map(|device| device.member);
+        here.or_else(|| lists.gone.iter().rev().find(|(_, gone)| gone == path).map(|(member, _)| *member))
+    }
+
+    /// Where they lie.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.lists().here.iter().map(|device| device.path.clone()).collect()
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        // Each change is one step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_left_is_remembered_by_its_path_until_another_takes_the_path() {
+        let devices = PoolDevices::default();
+        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let device =
+            |member, path: &str| PoolDevice { member: MemberId(member), path: path.into(), bytes: 1, file: file() };
+        devices.join(device(1, "/b"));
+        devices.join(device(0, "/a"));
+        assert_eq!(devices.paths(), [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert!(devices.leave(MemberId(1)).is_some() && devices.leave(MemberId(1)).is_none());
+        assert_eq!((devices.at(Path::new("/b")), devices.has(MemberId(1))), (Some(MemberId(1)), false));
+        devices.join(device(2, "/b"));
+        assert_eq!(devices.at(Path::new("/b")), Some(MemberId(2)));
+        assert_eq!(devices.path_of(MemberId(1)), PathBuf::from("/b"));
+        assert_eq!(devices.path_of(MemberId(9)), PathBuf::new());
+    }
+}

@@ -1,0 +1,451 @@
+//! The devices of a pool in use: which there are and how they are, and changes of them while the pool serves.
+//!
+//! Invariants:
+//! - The engine alone decides who is a member. A device joins the shard before the engine is asked to take it, and
+//!   leaves the shard after the engine's list without it counts, on flash and beside the origin.
+//! - A device that left in order says so itself: its superblocks are wiped, so no later start takes it for the pool.
+//! - One change at a time. Each ends, with the reason if it failed. A crash in the middle leaves the list before or
+//!   after, and the next start goes on with emptying.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
+use headpond_device::Fill;
+use headpond_engine::{MemberShown, MembersChange, Reply, Request};
+use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
+use headpond_shard::{Handle, ShardStats};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::devices::{PoolDevice, PoolDevices};
+use crate::ownership::{Marker, MarkerMember, SharedMarker};
+use crate::pool::{FlashContent, HeldFlash, Superblocks};
+use crate::process::log::log_line;
+use crate::refusal::Refusal;
+use crate::wording::Size;
+
+/// Keeps the devices of a pool for the workers to come.
+pub(crate) trait DeviceKeeper: Send + Sync {
+    /// Keeps one more. `devices` are all that there are now.
+    fn keep(&self, device: &PoolDevice, devices: &PoolDevices) -> std::io::Result<()>;
+
+    /// Lets go of one. `devices` are those that are left.
+    fn let_go(&self, member: MemberId, devices: &PoolDevices) -> std::io::Result<()>;
+}
+
+/// The members of one pool. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct PoolMembers {
+    pub(crate) pool: PoolId,
+    handle: Handle,
+    devices: PoolDevices,
+    keeper: Arc<dyn DeviceKeeper>,
+    marker: SharedMarker,
+    geometry: Geometry,
+    /// Gone before this use, or on request.
+    gone: Arc<Mutex<BTreeSet<MemberId>>>,
+    /// A thread lets go of devices at this moment.
+    letting_go: Arc<AtomicBool>,
+}
+
+/// What a start knows of the members of a pool.
+pub(crate) struct StartedPool {
+    pub(crate) pool: PoolId,
+    pub(crate) geometry: Geometry,
+    /// Members that were gone before.
+    pub(crate) gone: BTreeSet<MemberId>,
+}
+
+/// A device of a pool, and what the engine says of it.
+pub(crate) struct SeenMember {
+    pub(crate) shown: MemberShown,
+    /// Where it lies, or lay. Empty if nobody knows.
+    pub(crate) path: PathBuf,
+    /// Bytes of it that the pool uses. 0 if it is not here.
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    /// Whether this process has it open.
+    pub(crate) here: bool,
+}
+
+impl PoolMembers {
+    pub(crate) fn of(
+        started: StartedPool,
+        handle: Handle,
+        devices: PoolDevices,
+        keeper: Arc<dyn DeviceKeeper>,
+        marker: SharedMarker,
+    ) -> Self {
+        let StartedPool { pool, geometry, gone } = started;
+        Self {
+            pool,
+            handle,
+            devices,
+            keeper,
+            marker,
+            geometry,
+            gone: Arc::new(Mutex::new(gone)),
+            letting_go: Arc::default(),
+        }
+    }
+
+    /// The devices.
+    pub(crate) const fn devices(&self) -> &PoolDevices {
+        &self.devices
+    }
+
+    /// Bytes of all devices.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.devices.all().iter().map(|device| device.bytes).sum()
+    }
+
+    /// Bytes of a segment.
+    pub(crate) const fn segment_bytes(&self) -> u64 {
+        self.geometry.segment_bytes as u64
+    }
+
+    /// The members that matter: all but those that left in order, or before this use.
+    pub(crate) fn seen(&self, stats: &ShardStats) -> Vec<SeenMember> {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let devices = self.devices.all();
+        let shown = stats.members.iter().filter(|shown| !gone.contains(&shown.member));
+        shown
+            .map(|shown| {
+                let device = devices.iter().find(|device| device.member == shown.member);
+                let errors = stats.disk_errors.iter().find(|(disk, _)| *disk == shown.member);
+                SeenMember {
+                    shown: *shown,
+                    path: self.devices.path_of(shown.member),
+                    bytes: device.map_or(0, |device| device.bytes),
+                    errors: errors.map_or(0, |(_, errors)| *errors),
+                    here: device.is_some(),
+                }
+            })
+            .collect()
+    }
+
+    /// The member at a path, or the only one.
+    pub(crate) fn find(&self, path: Option<&Path>) -> Result<MemberId, Refusal> {
+        let all = self.devices.all();
+        let Some(path) = path else {
+            return match &all[..] {
+                [device] => Ok(device.member),
+                _ => Err(Refusal::Usage(format!(
+                    "the pool has {} devices. Say which: {}",
+                    all.len(),
+                    super::listed(&self.devices.paths())
+                ))),
+            };
+        };
+        let given = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.devices.at(&given).or_else(|| self.devices.at(path)).ok_or_else(|| {
+            let devices = super::listed(&self.devices.paths());
+            Refusal::Usage(format!("{} is no device of this pool. It has: {devices}", path.display()))
+        })
+    }
+
+    /// Whether a member is in use, or being emptied.
+    pub(crate) fn counts(&self, member: MemberId) -> bool {
+        let stats = self.handle.stats();
+        stats.members.iter().any(|shown| shown.member == member && shown.state != MemberState::Gone)
+    }
+
+    /// Members that take new data.
+    pub(crate) fn in_use(&self) -> Vec<MemberId> {
+        let stats = self.handle.stats();
+        stats.members.iter().filter(|shown| shown.state == MemberState::InUse).map(|shown| shown.member).collect()
+    }
+
+    /// Opens or makes a flash that is to join. Writes nothing to one that exists.
+    ///
+    /// # Errors
+    /// Why it cannot join.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        size: Option<Size>,
+        fill: Fill,
+        format: bool,
+    ) -> Result<(HeldFlash, Member), Refusal> {
+        if self.devices.at(path).is_some_and(|member| self.devices.has(member)) {
+            return Err(Refusal::Usage(format!("{} is a device of this pool already", path.display())));
+        }
+        let flash = HeldFlash::take(path, size, fill)?;
+        match flash.recognise()? {
+            FlashContent::Nothing => {}
+            // An old member: nothing on it counts.
+            FlashContent::Pool(superblock) if superblock.pool == self.pool => {}
+            _ if format => {}
+            FlashContent::Pool(superblock) => {
+                let what = format!("holds another pool ({})", superblock.pool);
+                return Err(Refusal::FlashForeign { path: path.to_owned(), what });
+            }
+            FlashContent::Foreign(what) => return Err(Refusal::FlashForeign { path: path.to_owned(), what }),
+            FlashContent::Unreadable(damage) => {
+                return Err(Refusal::FlashForeign { path: path.to_owned(), what: format!("holds a pool: {damage}") });
+            }
+            FlashContent::Failing(why) => return Err(Refusal::Flash { path: path.to_owned(), why }),
+        }
+        let bytes = flash.bytes();
+        let start = self.geometry.segments_start;
+        let slots = bytes.saturating_sub(start) / self.segment_bytes();
+        let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(|| Refusal::FlashTooSmall {
+            path: path.to_owned(),
+            why: format!(
+                "{} is too small for this pool: a device of it needs more than {}",
+                Size(bytes),
+                Size(start + self.segment_bytes())
+            ),
+        })?;
+        let mut name = [0; 16];
+        if getrandom(&mut name[..], GetRandomFlags::empty()) != Ok(16) {
+            let error = std::io::Error::other("too few");
+            return Err(Refusal::Failed { doing: "get random bytes for the name of a device".to_owned(), error });
+        }
+        Ok((flash, Member { name: MemberName(name), state: MemberState::InUse, slots, used: slots, bytes, start }))
+    }
+
+    /// Takes an opened flash into the pool. On return the list with it counts.
+    ///
+    /// # Errors
+    /// Why the pool did not take it, in words. It is let go then.
+    pub(crate) fn add(&self, mut flash: HeldFlash, row: Member) -> Result<(), String> {
+        let path = flash.path().to_owned();
+        let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
+        let file = flash.opened().file().try_clone().map_err(|error| failed("cannot open it once more", &error))?;
+        let next =
+            u16::try_from(self.handle.stats().members.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
+        let Some(next) = next else {
+            return Err(format!(
+                "this pool has had {MEMBERS_MAX} devices, and takes no more. To go on: unmount, and make a new pool with --format"
+            ));
+        };
+        let member = MemberId(next);
+        let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
+        self.handle.add_disk(member, opened).map_err(|errno| failed("cannot drive it", &errno))?;
+        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, file: Arc::new(file) };
+        self.devices.join(device.clone());
+        // A worker that takes over must find it before anything lies on it.
+        let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
+        let taken = kept.and_then(|()| match self.handle.call(Request::ChangeMembers(MembersChange::Add(row))) {
+            Reply::Failed(errno) => Err(refused(errno)),
+            _ => Ok(()),
+        });
+        match taken {
+            Ok(()) => {
+                flash.settle();
+                log_line(format_args!("{} has joined the pool, with {}", path.display(), Size(row.bytes)));
+                Ok(())
+            }
+            Err(why) => {
+                let joined = self
+                    .handle
+                    .stats()
+                    .members
+                    .iter()
+                    .any(|shown| shown.member == member && shown.state != MemberState::Gone);
+                if joined {
+                    flash.settle();
+                } else {
+                    self.let_go(member);
+                }
+                Err(failed("the pool does not take it", &why))
+            }
+        }
+    }
+
+    /// Empties a member and takes it out of the pool. On return it is free.
+    ///
+    /// # Errors
+    /// Why it stays, in words; [`Errno::CANCELED`] if that was taken back.
+    pub(crate) fn remove(&self, member: MemberId) -> Result<(), Errno> {
+        let shown = self.devices.path_of(member);
+        match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
+            Reply::Failed(errno) => Err(errno),
+            _ => {
+                self.left(member);
+                log_line(format_args!("{} has left the pool, and is free", shown.display()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes back what is under way.
+    pub(crate) fn cancel(&self) -> Result<(), Errno> {
+        match self.handle.call(Request::CancelMembersChange) {
+            Reply::Failed(errno) => Err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file of a member longer, or takes the room that its device has by now, and gives it to the pool.
+    ///
+    /// # Errors
+    /// Why it stays as it is, in words.
+    pub(crate) fn grow(&self, member: MemberId, bytes: u64) -> Result<(), String> {
+        let device = self.devices.all().into_iter().find(|device| device.member == member);
+        let device = device.ok_or_else(|| "it is not here".to_owned())?;
+        let shown = device.path.display();
+        let is_file = device.file.metadata().map_err(|error| format!("{shown}: {error}"))?.is_file();
+        if is_file {
+            lengthen(&device.file, bytes)
+                .map_err(|error| format!("{shown}: cannot grow to {}: {error}", Size(bytes)))?;
+        }
+        let found = self.handle.measure_disk(member).map_err(|errno| format!("{shown}: cannot measure it: {errno}"))?;
+        if found < bytes {
+            return Err(format!("{shown} has {}, less than {}", Size(found), Size(bytes)));
+        }
+        match self.handle.call(Request::ChangeMembers(MembersChange::Grow { member, bytes })) {
+            Reply::Failed(errno) => Err(format!("{shown}: {}", refused(errno))),
+            _ => {
+                self.devices.resize(member, bytes);
+                log_line(format_args!("the pool uses {} of {shown} from now on", Size(bytes)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Empties the end of a member and gives it back: a file gets shorter.
+    ///
+    /// # Errors
+    /// Why it stays as it is; [`Errno::CANCELED`] if that was taken back.
+    pub(crate) fn shrink(&self, member: MemberId, bytes: u64) -> Result<(), Errno> {
+        if let Reply::Failed(errno) = self.handle.call(Request::ChangeMembers(MembersChange::Shrink { member, bytes }))
+        {
+            return Err(errno);
+        }
+        self.devices.resize(member, bytes);
+        let device = self.devices.all().into_iter().find(|device| device.member == member);
+        if let Some(device) = device {
+            let shown = device.path.display();
+            if device.file.metadata().is_ok_and(|file| file.is_file())
+                && let Err(error) = device.file.set_len(bytes).and_then(|()| device.file.sync_all())
+            {
+                log_line(format_args!("{shown}: its end is free, but cannot be cut off: {error}"));
+            }
+            log_line(format_args!("the pool uses {} of {shown} from now on", Size(bytes)));
+        }
+        let _ = self.handle.measure_disk(member);
+        Ok(())
+    }
+
+    /// Lets go of devices that are gone from the list that counts: those that failed, and one whose emptying an
+    /// earlier worker began. On a thread of its own: flash and origin may be stuck.
+    pub(crate) fn look(&self, stats: &ShardStats) {
+        let gone = stats.members.iter().filter(|shown| shown.state == MemberState::Gone);
+        let leaving: Vec<MemberShown> = gone.filter(|shown| self.devices.has(shown.member)).copied().collect();
+        if leaving.is_empty() || self.letting_go.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let members = self.clone();
+        let work = move || {
+            members.let_go_of(&leaving);
+            members.letting_go.store(false, Ordering::SeqCst);
+        };
+        if std::thread::Builder::new().name("pool-leave".to_owned()).spawn(work).is_err() {
+            self.letting_go.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn let_go_of(&self, leaving: &[MemberShown]) {
+        for shown in leaving {
+            if !shown.works {
+                let path = self.devices.path_of(shown.member);
+                log_line(format_args!(
+                    "DEGRADED: {} failed, and is out of the pool. Nothing is lost that another device, or the origin, has. \
+                     To see what to do: headpond pool status",
+                    path.display()
+                ));
+                self.let_go(shown.member);
+            } else if self.list_counts_without(shown.member) {
+                self.left(shown.member);
+            }
+        }
+    }
+
+    /// Whether the list on flash and beside the origin is one without this member.
+    fn list_counts_without(&self, member: MemberId) -> bool {
+        let newest = Superblocks::of(self.devices.clone()).newest();
+        newest.is_some_and(|superblock| {
+            let list = &superblock.members;
+            let is_gone = list.get(member).is_some_and(|row| row.state == MemberState::Gone);
+            is_gone && self.marker.now().members_generation >= list.generation()
+        })
+    }
+
+    /// A member has left in order.
+    fn left(&self, member: MemberId) {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
+        let device = self.devices.all().into_iter().find(|device| device.member == member);
+        if let Some(device) = device
+            && let Err(error) = wipe(&device.file)
+        {
+            log_line(format_args!(
+                "{}: cannot write to it that it has left the pool: {error}. Do not mount with it",
+                device.path.display()
+            ));
+        }
+        self.let_go(member);
+    }
+
+    /// Closes a device, here and with the holder.
+    fn let_go(&self, member: MemberId) {
+        // A shard that has ended drives nothing.
+        let _ = self.handle.remove_disk(member);
+        // Two may notice that it is gone.
+        if self.devices.leave(member).is_none() {
+            return;
+        }
+        if let Err(error) = self.keeper.let_go(member, &self.devices) {
+            log_line(format_args!("the holder keeps a device that has left: {error}"));
+        }
+        // The next change names the devices anyway.
+        let _ = self.marker.change(|marker| name_devices(marker, &self.devices));
+    }
+}
+
+/// Names the devices in a marker. A pool that has had one device only needs no list beside that one.
+pub(crate) fn name_devices(marker: &mut Marker, devices: &PoolDevices) {
+    let all = devices.all();
+    marker.flash = all.first().map(|device| device.path.clone()).unwrap_or_default();
+    let is_first_alone = matches!(&all[..], [device] if device.member == MemberId(0));
+    let named = all.into_iter().filter(|_| !is_first_alone);
+    marker.members = named.map(|device| MarkerMember { member: device.member.0, flash: device.path }).collect();
+}
+
+/// Why the engine refuses a change.
+pub(crate) fn refused(errno: Errno) -> String {
+    match errno {
+        Errno::BUSY => "another change of the pool's devices is under way. To see it: headpond pool status".to_owned(),
+        Errno::NOSPC => "the pool has no room for that: the other devices could not take what is dirty".to_owned(),
+        Errno::INVAL => "the pool cannot do without it, or cannot use it".to_owned(),
+        Errno::CANCELED => "it was taken back".to_owned(),
+        errno => errno.to_string(),
+    }
+}
+
+/// Wipes the superblocks of a device that has left.
+fn wipe(file: &File) -> std::io::Result<()> {
+    let zeros = BufMut::zeroed(BLOCK).freeze();
+    SUPERBLOCK_SLOTS.into_iter().try_for_each(|offset| file.write_all_at(&zeros, offset))?;
+    file.sync_data()
+}
+
+/// Makes a file longer, with all its space.
+fn lengthen(file: &File, bytes: u64) -> std::io::Result<()> {
+    let there = file.metadata()?.len();
+    if bytes > there {
+        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), there, bytes - there)?;
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Whole blocks.
+pub(crate) const fn whole_blocks(size: Size) -> u64 {
+    size.0 / BLOCK_U64 * BLOCK_U64
+}

@@ -1,0 +1,407 @@
+//! What `headpond pool` does to a running mount.
+//!
+//! Invariant: the control thread waits for no storage. A thread of its own opens devices and asks the engine, and the
+//! client has its answer once the change is known to be possible.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
+use headpond_device::Fill;
+use headpond_format::{MemberState, POOL_BYTES_MIN};
+use headpond_shard::ShardStats;
+
+use super::commands::Service;
+use super::members::{PoolMembers, SeenMember, refused, whole_blocks};
+use super::pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
+use super::protocol::{Answer, OperationProgress};
+use super::socket::Client;
+use crate::numbers::exposed_blocks;
+use crate::process::log::log_line;
+use crate::refusal::Refusal;
+use crate::wording::Size;
+
+/// The name of these operations.
+pub(crate) const POOL: &str = "pool";
+
+/// A change that can be made, with all that it needs.
+enum Planned {
+    Add { flash: PathBuf, size: Option<Size>, format: bool },
+    Remove { member: MemberId, flash: PathBuf },
+    Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, format: bool },
+    Grow { member: MemberId, flash: PathBuf, bytes: u64 },
+    Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
+}
+
+impl Planned {
+    fn what(&self) -> String {
+        match self {
+            Self::Add { flash, .. } => format!("adding {}", flash.display()),
+            Self::Remove { flash, .. } => format!("removing {}", flash.display()),
+            Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
+            Self::Shrink { flash, bytes, .. } => format!("shrinking {} to {}", flash.display(), Size(*bytes)),
+            Self::Grow { flash, bytes, .. } => format!("growing {} to {}", flash.display(), Size(*bytes)),
+        }
+    }
+}
+
+impl Service {
+    /// The devices of the pool.
+    pub(crate) fn pool_shown(&self) -> PoolShown {
+        let stats = self.handle.stats();
+        let redundancy = self.settings().config().redundancy;
+        let seen = self.members.seen(&stats);
+        let exposed_bytes = exposed_blocks(&stats) * BLOCK_U64;
+        let failed = stats.engine.flash_failed != 0;
+        let state = self.pool_state(&stats);
+        PoolShown {
+            mountpoint: self.mountpoint(),
+            pool: self.members.pool.to_string(),
+            state: state.to_owned(),
+            redundancy: redundancy.name().to_owned(),
+            size_bytes: self.members.bytes(),
+            exposed_bytes,
+            actions: self.actions(&seen, redundancy, failed),
+            change: self.change_shown(&seen),
+            members: seen.iter().map(|member| self.member_shown(member)).collect(),
+        }
+    }
+
+    /// The state of the pool in a word.
+    pub(crate) fn pool_state(&self, stats: &ShardStats) -> &'static str {
+        let seen = self.members.seen(stats);
+        let lost =
+            seen.iter().any(|member| !member.shown.works || (member.shown.state == MemberState::Gone && !member.here));
+        match (stats.engine.flash_failed != 0, lost || exposed_blocks(stats) > 0) {
+            (true, _) => "FAULTED",
+            (false, true) => "DEGRADED",
+            (false, false) => "ONLINE",
+        }
+    }
+
+    fn member_shown(&self, seen: &SeenMember) -> PoolMemberShown {
+        let shown = &seen.shown;
+        let state = match (shown.state, shown.works) {
+            (MemberState::InUse, true) => "ONLINE",
+            (MemberState::Emptied, true) => "REMOVING",
+            (MemberState::Gone, true) if !seen.here => "UNAVAIL",
+            (MemberState::Gone, true) => "REMOVING",
+            (_, false) => "FAULTED",
+        };
+        let is_gone = shown.state == MemberState::Gone;
+        let bytes = |blocks: u64| if is_gone { 0 } else { blocks * BLOCK_U64 };
+        PoolMemberShown {
+            member: shown.member.0,
+            flash: seen.path.clone(),
+            state: state.to_owned(),
+            size_bytes: seen.bytes,
+            used_bytes: bytes(shown.blocks),
+            dirty_bytes: bytes(shown.dirty_blocks),
+            free_bytes: if is_gone { 0 } else { shown.free_segments * self.members.segment_bytes() },
+            errors: seen.errors,
+        }
+    }
+
+    /// What the operator should do, each with its command.
+    fn actions(&self, seen: &[SeenMember], redundancy: Redundancy, failed: bool) -> Vec<String> {
+        let mnt = self.mountpoint();
+        let mnt = mnt.display();
+        let mut actions = Vec::new();
+        if failed {
+            actions.push(format!(
+                "the pool has failed, and everything goes to the origin. Unmount, and mount with another flash: headpond unmount {mnt}"
+            ));
+            return actions;
+        }
+        for member in seen.iter().filter(|member| member.shown.state == MemberState::Gone || !member.shown.works) {
+            let which = if member.path.as_os_str().is_empty() {
+                format!("member {}", member.shown.member.0)
+            } else {
+                member.path.display().to_string()
+            };
+            actions.push(format!(
+                "{which} is lost, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH"
+            ));
+        }
+        let in_use =
+            seen.iter().filter(|member| member.shown.state == MemberState::InUse && member.shown.works).count();
+        if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy == Redundancy::Mirror {
+            actions.push(format!(
+                "one device is left, so dirty data has one copy. For a second: headpond pool add {mnt} FLASH"
+            ));
+        }
+        let paths = self.members.devices().paths();
+        if paths != self.places.flashes {
+            let flashes: Vec<String> = paths.iter().map(|path| format!("--flash {}", path.display())).collect();
+            actions.push(format!(
+                "from the next mount on, name the devices that the pool has now, in /etc/fstab, too: {}",
+                flashes.join(" ")
+            ));
+        }
+        actions
+    }
+
+    /// The change under way, or the last one.
+    fn change_shown(&self, seen: &[SeenMember]) -> Option<PoolChangeShown> {
+        let emptied = seen.iter().find(|member| member.shown.state == MemberState::Emptied);
+        let left_bytes = emptied.map_or(0, |member| member.shown.dirty_blocks * BLOCK_U64);
+        let known = self.operations.last(POOL, 1).pop();
+        let is_running = known.as_ref().is_some_and(|known| known.progress == OperationProgress::Running);
+        let mut change = match known.filter(|_| is_running || emptied.is_none()) {
+            Some(known) => {
+                let (state, why) = match &known.progress {
+                    OperationProgress::Running => ("running", ""),
+                    OperationProgress::Done => ("done", ""),
+                    OperationProgress::Cancelled => ("cancelled", ""),
+                    OperationProgress::Failed(why) => ("failed", why.as_str()),
+                };
+                PoolChangeShown {
+                    handle: known.id,
+                    what: known.about.clone(),
+                    state: state.to_owned(),
+                    why: why.to_owned(),
+                    seconds: known.took().as_secs_f64(),
+                    ..PoolChangeShown::default()
+                }
+            }
+            None => PoolChangeShown {
+                what: format!("removing {}", emptied?.path.display()),
+                state: "running".to_owned(),
+                ..PoolChangeShown::default()
+            },
+        };
+        if change.state == "running" && emptied.is_some() {
+            let mut seen = self.emptying.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (total, since) = *seen.get_or_insert((left_bytes, std::time::Instant::now()));
+            // Writers may make more of it dirty.
+            let total = total.max(left_bytes);
+            let took = since.elapsed().as_secs_f64();
+            change.total_bytes = total;
+            change.left_bytes = left_bytes;
+            change.bytes_per_second = (total - left_bytes) as f64 / took.max(0.001);
+            change.left_seconds = (change.bytes_per_second >= 1.0).then(|| left_bytes as f64 / change.bytes_per_second);
+        } else {
+            *self.emptying.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+        }
+        Some(change)
+    }
+
+    /// Begins a change, or only says what it would do. The client has its answer once the change is known to be
+    /// possible.
+    pub(crate) fn change_pool(&self, change: PoolChange, dry_run: bool, client: Client) {
+        if self.operations.state_of(POOL) == Some(OperationProgress::Running) {
+            let why = "another change of the pool's devices is under way. Nothing was changed. To wait for it: headpond pool wait";
+            return client.refuse(&Refusal::Usage(why.to_owned()));
+        }
+        let planned = match self.plan(change) {
+            Ok(planned) => planned,
+            Err(refusal) => return client.refuse(&refusal),
+        };
+        let service = self.clone();
+        let work = move || service.carry_out_change(planned, dry_run, client);
+        if let Err(error) = std::thread::Builder::new().name("pool-change".to_owned()).spawn(work) {
+            log_line(format_args!("cannot start the thread that changes the pool: {error}"));
+        }
+    }
+
+    /// What of a change can be told without looking at a device.
+    fn plan(&self, change: PoolChange) -> Result<Planned, Refusal> {
+        let members = &self.members;
+        let counted = |member: MemberId, flash: &Path| {
+            let why = format!(
+                "{} is out of the pool already. To put another one in its place: headpond pool add",
+                flash.display()
+            );
+            if members.counts(member) { Ok(()) } else { Err(Refusal::Usage(why)) }
+        };
+        Ok(match change {
+            PoolChange::Add { flash, size, format } => Planned::Add { flash, size: size.map(Size), format },
+            PoolChange::Remove { flash } => {
+                let member = members.find(Some(&flash))?;
+                counted(member, &flash)?;
+                if members.in_use() == [member] {
+                    let mnt = self.mountpoint();
+                    return Err(Refusal::Usage(format!(
+                        "{} is the only device of the pool. Nothing was changed. To go over to another one: headpond pool move {} NEW",
+                        flash.display(),
+                        mnt.display()
+                    )));
+                }
+                Planned::Remove { member, flash: members.devices().path_of(member) }
+            }
+            PoolChange::Replace { old, new, size, format } => {
+                let old = members.find(old.as_deref())?;
+                Planned::Replace { old, was: members.devices().path_of(old), new, size: size.map(Size), format }
+            }
+            PoolChange::Grow { flash, bytes } => {
+                let (member, flash, now) = self.sized(flash)?;
+                let bytes = whole_blocks(Size(bytes));
+                if bytes <= now {
+                    let why = format!("{} has {} already. Nothing was changed", flash.display(), Size(now));
+                    return Err(Refusal::Usage(why));
+                }
+                Planned::Grow { member, flash, bytes }
+            }
+            PoolChange::Shrink { flash, bytes } => {
+                let (member, flash, now) = self.sized(flash)?;
+                let bytes = whole_blocks(Size(bytes));
+                if bytes >= now {
+                    let why = format!("{} has no more than {}. Nothing was changed", flash.display(), Size(now));
+                    return Err(Refusal::Usage(why));
+                }
+                if bytes < POOL_BYTES_MIN {
+                    let why =
+                        format!("{} is less than a device of a pool needs: {}", Size(bytes), Size(POOL_BYTES_MIN));
+                    return Err(Refusal::FlashTooSmall { path: flash, why });
+                }
+                Planned::Shrink { member, flash, bytes }
+            }
+        })
+    }
+
+    /// A device whose size is to change, where it lies, and its size.
+    fn sized(&self, flash: Option<PathBuf>) -> Result<(MemberId, PathBuf, u64), Refusal> {
+        let member = self.members.find(flash.as_deref())?;
+        let device = self.members.devices().all().into_iter().find(|device| device.member == member);
+        let gone = || Refusal::Usage("that device is out of the pool already".to_owned());
+        device.map(|device| (member, device.path, device.bytes)).ok_or_else(gone)
+    }
+
+    fn carry_out_change(&self, planned: Planned, dry_run: bool, client: Client) {
+        let members = &self.members;
+        let opened = match &planned {
+            Planned::Add { flash, size, format } | Planned::Replace { new: flash, size, format, .. } => {
+                if let Err(refusal) = self.places.check_another(flash) {
+                    return client.refuse(&refusal);
+                }
+                // Nothing is made for a look.
+                let would_be_made = dry_run && size.is_some() && !flash.exists();
+                if would_be_made {
+                    let (what, effect) = (planned.what(), self.effect_of(&planned));
+                    return client.answer(&Answer::PoolPlanned { what, effect });
+                }
+                match members.open(flash, *size, Fill::default(), *format) {
+                    Ok(opened) => Some(opened),
+                    Err(refusal) => return client.refuse(&refusal),
+                }
+            }
+            Planned::Remove { .. } | Planned::Grow { .. } | Planned::Shrink { .. } => None,
+        };
+        if dry_run {
+            drop(opened);
+            let effect = self.effect_of(&planned);
+            return client.answer(&Answer::PoolPlanned { what: planned.what(), effect });
+        }
+        let id = match self.begin(POOL, &planned.what()) {
+            Ok(id) => id,
+            Err(refusal) => return client.refuse(&refusal),
+        };
+        client.answer(&Answer::Started { id });
+        let end = match self.make_change(planned, opened) {
+            Ok(()) => OperationProgress::Done,
+            Err(Stopped::Cancelled) => OperationProgress::Cancelled,
+            Err(Stopped::Failed(why)) => OperationProgress::Failed(why),
+        };
+        if let OperationProgress::Failed(why) = &end {
+            log_line(format_args!("a change of the pool's devices failed: {why}"));
+        }
+        // A new device has no settings yet, and another size means other shares.
+        self.keep_aside(|kept| {
+            if let Err(error) = kept {
+                log_line(format_args!("cannot write the settings to the pool: {error}"));
+            }
+        });
+        self.configure();
+        self.operations.finish(id, end);
+    }
+
+    fn make_change(
+        &self,
+        planned: Planned,
+        opened: Option<(crate::pool::HeldFlash, headpond_format::Member)>,
+    ) -> Result<(), Stopped> {
+        let members = &self.members;
+        let add = |opened: Option<_>| match opened {
+            Some((flash, row)) => members.add(flash, row).map_err(Stopped::Failed),
+            None => Ok(()),
+        };
+        match planned {
+            Planned::Add { .. } => add(opened),
+            Planned::Remove { member, flash } => remove(members, member, &flash),
+            Planned::Replace { old, was, .. } => {
+                add(opened)?;
+                // One that failed is out already.
+                if members.counts(old) { remove(members, old, &was) } else { Ok(()) }
+            }
+            Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
+            Planned::Shrink { member, flash, bytes } => {
+                members.shrink(member, bytes).map_err(|errno| stopped(&flash, errno))
+            }
+        }
+    }
+
+    /// What a change would do, in words.
+    fn effect_of(&self, planned: &Planned) -> String {
+        let stats = self.handle.stats();
+        let seen = self.members.seen(&stats);
+        let moves = |member: MemberId| {
+            let dirty = seen.iter().find(|seen| seen.shown.member == member).map_or(0, |seen| seen.shown.dirty_blocks);
+            format!(
+                "{} of dirty data move to the others or to the origin; what is clean is dropped",
+                Size(dirty * BLOCK_U64)
+            )
+        };
+        match planned {
+            Planned::Add { .. } => "the pool takes new data on it, too; nothing is moved".to_owned(),
+            Planned::Remove { member, .. } => moves(*member),
+            Planned::Replace { old, .. } => moves(*old),
+            Planned::Shrink { .. } => {
+                "dirty data at its end moves forward, to the others or to the origin; what is clean there is dropped"
+                    .to_owned()
+            }
+            Planned::Grow { .. } => "the pool takes new data there, too; nothing is moved".to_owned(),
+        }
+    }
+
+    /// Takes back the change under way.
+    pub(crate) fn cancel_pool_change(&self) -> Result<Answer, Refusal> {
+        match self.members.cancel() {
+            Ok(()) => Ok(Answer::Done),
+            Err(Errno::NOENT) => {
+                Err(Refusal::Usage("no change of the pool's devices is under way that can be taken back".to_owned()))
+            }
+            Err(errno) => Err(Refusal::Usage(format!("the change cannot be taken back: {}", refused(errno)))),
+        }
+    }
+}
+
+/// Why a change did not come to its end.
+enum Stopped {
+    Cancelled,
+    Failed(String),
+}
+
+/// How long a change waits before it asks again whether the one before is over.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How often it asks. A list that cannot be noted beside the origin holds the next change up.
+const TRIES: u32 = 600;
+
+fn remove(members: &PoolMembers, member: MemberId, flash: &Path) -> Result<(), Stopped> {
+    for _ in 0..TRIES {
+        match members.remove(member) {
+            Ok(()) => return Ok(()),
+            // The list with the device that came before it is being noted.
+            Err(Errno::BUSY) => std::thread::sleep(AGAIN),
+            Err(errno) => return Err(stopped(flash, errno)),
+        }
+    }
+    Err(stopped(flash, Errno::BUSY))
+}
+
+fn stopped(flash: &Path, errno: Errno) -> Stopped {
+    match errno {
+        Errno::CANCELED => Stopped::Cancelled,
+        errno => Stopped::Failed(format!("{}: {}", flash.display(), refused(errno))),
+    }
+}

@@ -1,0 +1,259 @@
+//! The devices of a pool: what a client asks for, and what it is shown, as text and as JSON.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::wording::{Size, clock};
+
+/// A change of a pool's devices, as a client asks for it. Paths are absolute.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "kebab-case")]
+pub enum PoolChange {
+    /// Take a device in.
+    Add {
+        /// The file or device.
+        flash: PathBuf,
+        /// The size of a file that is made, in bytes.
+        size: Option<u64>,
+        /// Overwrite what it holds.
+        format: bool,
+    },
+    /// Empty a device and let it go.
+    Remove {
+        /// The file or device.
+        flash: PathBuf,
+    },
+    /// Take a device in, and then let another one go.
+    Replace {
+        /// The one to let go. Without it: the only one.
+        old: Option<PathBuf>,
+        /// The one to take in.
+        new: PathBuf,
+        /// The size of a file that is made, in bytes.
+        size: Option<u64>,
+        /// Overwrite what it holds.
+        format: bool,
+    },
+    /// Use more of a device.
+    Grow {
+        /// The device. Without it: the only one.
+        flash: Option<PathBuf>,
+        /// Its new size in bytes.
+        bytes: u64,
+    },
+    /// Use less of a device: its end is emptied and given back.
+    Shrink {
+        /// The device. Without it: the only one.
+        flash: Option<PathBuf>,
+        /// Its new size in bytes.
+        bytes: u64,
+    },
+}
+
+/// A pool and its devices. The field names are those of `headpond pool status --json` and stay.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolShown {
+    /// The mount point.
+    pub mountpoint: PathBuf,
+    /// The pool's id.
+    pub pool: String,
+    /// `ONLINE`, or `DEGRADED`: dirty data has fewer copies than it should, or a device is lost.
+    pub state: String,
+    /// `none` or `mirror`: what the pool does for data that the origin lacks.
+    pub redundancy: String,
+    /// Bytes of all devices.
+    pub size_bytes: u64,
+    /// Dirty bytes that one device has where two should.
+    pub exposed_bytes: u64,
+    /// Each device.
+    pub members: Vec<PoolMemberShown>,
+    /// The change that is under way, or the last one.
+    pub change: Option<PoolChangeShown>,
+    /// What is to be done, each with the command that does it.
+    pub actions: Vec<String>,
+}
+
+/// A device of a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolMemberShown {
+    /// Its number in the pool.
+    pub member: u16,
+    /// Where it lies, or lay. Empty if nobody knows.
+    pub flash: PathBuf,
+    /// `ONLINE`, `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start).
+    pub state: String,
+    /// Bytes that the pool uses of it.
+    pub size_bytes: u64,
+    /// Bytes of data on it, copies included.
+    pub used_bytes: u64,
+    /// Those that the origin lacks.
+    pub dirty_bytes: u64,
+    /// Bytes in segments that can be written at once.
+    pub free_bytes: u64,
+    /// Operations that failed in this use.
+    pub errors: u64,
+}
+
+/// A change of a pool's devices.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolChangeShown {
+    /// Its handle. 0 for one that an earlier worker began.
+    pub handle: u64,
+    /// What it does.
+    pub what: String,
+    /// `running`, `done`, `cancelled` or `failed`.
+    pub state: String,
+    /// Why it failed.
+    pub why: String,
+    /// Bytes that must still be moved.
+    pub left_bytes: u64,
+    /// The same at its start.
+    pub total_bytes: u64,
+    /// Bytes moved in a second.
+    pub bytes_per_second: f64,
+    /// How long it has been running, or ran.
+    pub seconds: f64,
+    /// How long it still takes at its pace, if known.
+    pub left_seconds: Option<f64>,
+}
+
+impl PoolShown {
+    /// Whether nothing is under way that a caller would wait for.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let running = self.change.as_ref().is_some_and(|change| change.state == "running");
+        !running && self.exposed_bytes == 0 && self.members.iter().all(|member| member.state != "REMOVING")
+    }
+
+    /// A sum over all devices.
+    #[must_use]
+    pub fn sum(&self, of: impl Fn(&PoolMemberShown) -> u64) -> u64 {
+        self.members.iter().map(of).sum()
+    }
+}
+
+/// Paths in a row, for a sentence.
+pub(crate) fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for PoolShown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |name: &str, value: &str| writeln!(f, "{name:>11}: {value}");
+        row("pool", &format!("{} at {}", self.pool, self.mountpoint.display()))?;
+        row("state", &self.state)?;
+        let alone = self.members.len() == 1 && self.redundancy == "mirror";
+        row("redundancy", if alone { "mirror, once there is a second device" } else { &self.redundancy })?;
+        if self.exposed_bytes > 0 {
+            let exposed = Size(self.exposed_bytes);
+            row(
+                "exposed",
+                &format!(
+                    "{exposed} of dirty data have one copy; headpond makes a second, or writes them to the origin"
+                ),
+            )?;
+        }
+        if let Some(change) = &self.change {
+            row("change", &change.to_string())?;
+        }
+        for action in &self.actions {
+            row("action", action)?;
+        }
+        let head = ["flash", "state", "size", "used", "dirty", "free", "errors"].map(str::to_owned).to_vec();
+        let rows = self.members.iter().map(|member| {
+            let PoolMemberShown { flash, state, size_bytes, used_bytes, dirty_bytes, free_bytes, errors, .. } = member;
+            let path =
+                if flash == Path::new("") { format!("member {}", member.member) } else { flash.display().to_string() };
+            let sizes = [size_bytes, used_bytes, dirty_bytes, free_bytes].map(|bytes| Size(*bytes).to_string());
+            let mut row = vec![path, state.clone()];
+            row.extend(sizes);
+            row.push(errors.to_string());
+            row
+        });
+        let table: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
+        let widths: Vec<usize> =
+            (0..7).map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+        for row in &table {
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+                0 | 1 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            writeln!(f, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for PoolChangeShown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ran = clock::duration(self.seconds as u64);
+        match self.state.as_str() {
+            "running" if self.total_bytes > 0 => {
+                let (left, total) = (Size(self.left_bytes), Size(self.total_bytes));
+                write!(f, "{}: {left} of {total} left, {}/s", self.what, Size(self.bytes_per_second as u64))?;
+                match self.left_seconds {
+                    Some(left) => write!(f, ", {} to go", clock::duration(left.ceil() as u64)),
+                    None => Ok(()),
+                }
+            }
+            "running" => write!(f, "{}, for {ran}", self.what),
+            "failed" => write!(f, "{}: failed after {ran}: {}", self.what, self.why),
+            state => write!(f, "{}: {state} after {ran}", self.what),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_each_device_what_is_under_way_and_what_to_do() {
+        let member = |flash: &str, state: &str| PoolMemberShown {
+            flash: flash.into(),
+            state: state.to_owned(),
+            size_bytes: 3 << 30,
+            used_bytes: 2 << 30,
+            dirty_bytes: 1 << 20,
+            errors: 7,
+            ..PoolMemberShown::default()
+        };
+        let mut pool = PoolShown {
+            mountpoint: "/mnt".into(),
+            state: "DEGRADED".to_owned(),
+            redundancy: "mirror".to_owned(),
+            members: vec![member("/nvme/a", "ONLINE"), member("/nvme/b", "REMOVING"), member("", "UNAVAIL")],
+            change: Some(PoolChangeShown {
+                what: "removing /nvme/b".to_owned(),
+                state: "running".to_owned(),
+                left_bytes: 1 << 20,
+                total_bytes: 4 << 20,
+                bytes_per_second: 1024.0,
+                left_seconds: Some(90.0),
+                ..PoolChangeShown::default()
+            }),
+            actions: vec!["headpond pool add /mnt FLASH".to_owned()],
+            ..PoolShown::default()
+        };
+        let text = pool.to_string();
+        for part in [
+            "removing /nvme/b: 1 MiB of 4 MiB left, 1 KiB/s, 00:01:30 to go",
+            "action: headpond pool add /mnt FLASH",
+            "/nvme/a   ONLINE    3 GiB  2 GiB  1 MiB   0 B       7",
+            "member 0  UNAVAIL",
+        ] {
+            assert!(text.contains(part), "'{part}' is missing in:\n{text}");
+        }
+        assert!(!pool.is_settled());
+        pool.change = None;
+        pool.members[1].state = "ONLINE".to_owned();
+        assert!(pool.is_settled());
+        pool.exposed_bytes = 1;
+        assert!(!pool.is_settled());
+    }
+}
