@@ -13,9 +13,10 @@ mod report;
 mod segments;
 mod settings;
 mod superblocks;
+mod whole;
 
-pub use examine::examine;
-pub use headpond_engine::RecoverError;
+pub use examine::{examine, examine_members};
+pub use headpond_engine::{Device, RecoverError};
 pub use report::{
     Area, Blocks, Conclusion, DirtyObject, Finding, Findings, Pool, Progress, Report, SegmentCounts, Severity,
     SlotReport,

@@ -205,6 +205,18 @@ impl Findings {
         }
     }
 
+    /// Takes over what another list has, of the device `of`. With `healthy` another device has what a loss lacks.
+    pub(crate) fn take(&mut self, other: Self, of: usize, healthy: bool) {
+        for Finding { severity, structure, offset, what } in other.listed {
+            let (severity, what) = match severity {
+                Severity::Loss if healthy => (Severity::Harmless, format!("{what} Another device has the same.")),
+                severity => (severity, what),
+            };
+            self.add(severity, format!("device {}: {structure}", of + 1), offset, what);
+        }
+        self.more += other.more;
+    }
+
     /// The worst of them.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {
