@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use headpond_base::CacheMode;
+use headpond_base::{CacheMode, Redundancy};
 use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
 
+use crate::pool::PoolArgs;
 use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
 use crate::seconds::seconds;
@@ -107,6 +108,8 @@ pub enum Command {
     Set(SetArgs),
     /// Show the settings of a mount, or explain them
     Get(GetArgs),
+    /// Show the devices of a pool, and change them while it is in use
+    Pool(PoolArgs),
     /// Write everything dirty to the origin, then take the mount away
     ///
     /// The command shows how much is left and how long it takes. If you press ctrl-C, the mount stays. At
@@ -186,6 +189,9 @@ pub enum Command {
   A whole device as flash, which held something else before:
     headpond mount /slow/pg /var/lib/postgresql --flash /dev/nvme1n1 --format
 
+  Two devices: dirty data is on both, and the loss of either loses nothing:
+    headpond mount /slow/pg /var/lib/postgresql --flash /nvme1/pond --flash /nvme2/pond --size 200G
+
   Two files with dirty data in the pool were changed at the origin. Decide for each:
     headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --keep-pool db/t1.ibd --keep-origin db/t2.ibd")]
 pub struct MountArgs {
@@ -193,16 +199,21 @@ pub struct MountArgs {
     pub origin: PathBuf,
     /// An empty directory where your programs will see the data
     pub mountpoint: PathBuf,
-    /// The pool: a block device or a file. headpond makes the file if it does not exist (see --size)
-    #[arg(long, value_name = "FILE_OR_DEVICE")]
-    pub flash: PathBuf,
-    /// The size of a new flash file, such as 200G; at least 64M. Units: K, M, G, T are powers of 1024,
+    /// The pool: a block device or a file. headpond makes the file if it does not exist (see --size). Repeat the
+    /// option for a pool of several devices (docs/devices.md)
+    #[arg(long, value_name = "FILE_OR_DEVICE", required = true)]
+    pub flash: Vec<PathBuf>,
+    /// The size of each new flash file, such as 200G; at least 64M. Units: K, M, G, T are powers of 1024,
     /// as are KiB and so on; KB and so on are powers of 1000
     #[arg(long)]
     pub size: Option<Size>,
     /// What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,
+    /// How many devices of the pool get each piece of data that the origin lacks: `mirror` is two, `none` is one.
+    /// Without this option a pool keeps its own, and a new pool of several devices gets mirror
+    #[arg(long, value_name = "none|mirror")]
+    pub redundancy: Option<Redundancy>,
     /// A TOML file of settings. They replace those that the pool keeps (`headpond get --reference` lists them)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -568,6 +579,9 @@ pub struct FaultArgs {
     pub mountpoint: PathBuf,
     /// The faults: cut, heal, read-errors=FIRST[+COUNT], write-errors=..., sync-errors=...
     pub faults: String,
+    /// Only this device of the pool
+    #[arg(long, value_name = "FILE_OR_DEVICE")]
+    pub flash: Option<PathBuf>,
 }
 
 /// The arguments of `headpond pages`.
@@ -583,14 +597,19 @@ pub struct PagesArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond check /nvme/pond                    what the pool holds, and whether it is intact
+  headpond check /nvme1/pond /nvme2/pond       a pool of two devices
   headpond check /dev/nvme1n1 --json           the same for programs: one object
   headpond check /nvme/pond --json | jq '.dirty_files[] | [.path, .dirty_bytes]'
 
 Exit status: 0 if nothing is damaged; 41 if the damage loses nothing; 38 if dirty data is damaged, or a mount would
 refuse the pool as damaged; 32, 36, 37 and 39 mean what they mean for a mount.")]
 pub struct CheckArgs {
-    /// The pool: a file or a block device
-    pub flash: PathBuf,
+    /// The pool: a file or a block device; several for a pool of several
+    #[arg(required_unless_present = "more")]
+    pub flash: Vec<PathBuf>,
+    /// The same, as `mount` takes them
+    #[arg(long = "flash", value_name = "FILE_OR_DEVICE")]
+    pub more: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use headpond_base::BLOCK_U64;
-use headpond_check::{Conclusion, Progress, Report, Severity, examine};
+use headpond_check::{Conclusion, Device, Progress, Report, Severity, examine_members};
 use headpond_control::{ExitStatus, HeldFlash, HowMany, Refusal, Size};
 use headpond_shard::FlashReader;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,9 +23,13 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// `headpond check`.
 pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
-    let flash = HeldFlash::open_read_only(&args.flash)?;
+    let paths = args.flash.iter().chain(&args.more);
+    let flashes = paths.map(|path| HeldFlash::open_read_only(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut readers: Vec<FlashReader<'_>> = flashes.iter().map(FlashReader).collect();
+    let devices =
+        readers.iter_mut().zip(&flashes).map(|(reader, flash)| Device { flash: reader, bytes: flash.bytes() });
     let mut bar = Bar::new(args.quiet);
-    let report = examine(&mut FlashReader(&flash), flash.bytes(), &mut |progress| bar.show(progress));
+    let report = examine_members(devices.collect(), &mut |progress| bar.show(progress));
     bar.clear();
     if args.json {
         print_json(&report)?;
@@ -50,7 +54,8 @@ fn verdict(args: &CheckArgs, report: &Report) -> Result<(), Refusal> {
         ),
         Conclusion::Refused => refused(report),
     };
-    Err(Refusal::Pool { path: args.flash.clone(), what: report.why.clone(), advice, status })
+    let path = args.flash.iter().chain(&args.more).next().cloned().unwrap_or_default();
+    Err(Refusal::Pool { path, what: report.why.clone(), advice, status })
 }
 
 fn refused(report: &Report) -> (&'static str, ExitStatus) {
@@ -67,6 +72,12 @@ fn refused(report: &Report) -> (&'static str, ExitStatus) {
         }
         Some(RecoverError::Read { .. }) => {
             ("Nothing was written. Read the kernel's log: the device may be failing.", ExitStatus::FlashFailed)
+        }
+        Some(RecoverError::MissingMember { .. } | RecoverError::MissingAfterCrash { .. }) => {
+            ("Nothing was written. Name all devices of the pool: headpond check FLASH FLASH", ExitStatus::MemberMissing)
+        }
+        Some(RecoverError::OtherPool { .. } | RecoverError::SameMember { .. } | RecoverError::UsedApart { .. }) => {
+            ("Nothing was written. Name the devices of one pool only.", ExitStatus::NotOnePool)
         }
         _ => (
             "Nothing was written. Copy the pool before you try anything else. To drop its dirty data and make a new \

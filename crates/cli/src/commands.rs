@@ -56,5 +56,7 @@ pub fn stats(args: &StatsArgs) -> Result<(), Refusal> {
 
 /// `headpond fault`.
 pub fn fault(args: &FaultArgs) -> Result<(), Refusal> {
-    Daemon::of(&args.mountpoint)?.ask(&ClientCommand::Fault { faults: args.faults.clone(), flash: None }).map(drop)
+    Daemon::of(&args.mountpoint)?
+        .ask(&ClientCommand::Fault { faults: args.faults.clone(), flash: args.flash.clone() })
+        .map(drop)
 }

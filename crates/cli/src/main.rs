@@ -15,6 +15,7 @@ mod lab;
 mod mount;
 mod output;
 mod pages;
+mod pool;
 mod progress;
 mod record;
 mod replay;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Rules(args) => rules::run(args),
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),
+        Command::Pool(args) => pool::run(args),
         Command::Unmount(args) => unmount::run(args),
         Command::Upgrade(args) => upgrade::run(args),
         Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),

@@ -95,8 +95,8 @@ fn plan(args: &MountArgs) -> MountPlan {
     };
     let pool = PoolPlan {
         origin: args.origin.clone(),
-        flashes: vec![args.flash.clone()],
-        redundancy: None,
+        flashes: args.flash.clone(),
+        redundancy: args.redundancy,
         size: args.size,
         mode: args.mode,
         config: args.config.clone(),

@@ -26,10 +26,11 @@ enum Meaning {
 
 /// Those of `headpond mount` keep their names. What decides about data once (`--format`, `--discard-dirty`,
 /// `--keep-pool`, `--keep-origin`) must not happen again at each boot, and is not here.
-const OPTIONS: [(&str, Meaning); 38] = [
+const OPTIONS: [(&str, Meaning); 39] = [
     ("flash", Meaning::Value),
     ("size", Meaning::Value),
     ("mode", Meaning::Value),
+    ("redundancy", Meaning::Value),
     ("config", Meaning::Value),
     ("log", Meaning::Value),
     ("http", Meaning::Value),
@@ -148,6 +149,13 @@ mod tests {
         let words = ["--flash=/nvme/my pond", "--size=3G", "--allow-other", "--metrics-token=/t"];
         assert_eq!(options.arguments, words.map(OsString::from));
         assert_eq!(options.limits, MountFlags::empty());
+    }
+
+    #[test]
+    fn a_pool_of_several_devices_names_each() {
+        let options = read("flash=/nvme1/a,flash=/nvme2/b,size=3G,redundancy=none").unwrap();
+        let words = ["--flash=/nvme1/a", "--flash=/nvme2/b", "--size=3G", "--redundancy=none"];
+        assert_eq!(options.arguments, words.map(OsString::from));
     }
 
     #[test]

@@ -1,0 +1,172 @@
+//! The command line of `headpond pool`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use headpond_control::Size;
+
+/// The arguments of `headpond pool`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond pool status /var/lib/mysql                       each device, and what is to be done
+  headpond pool add /var/lib/mysql /nvme2/pond --size 200G  a second device: dirty data is mirrored from then on
+  headpond pool replace /var/lib/mysql /nvme1/pond /nvme3/pond --size 400G
+  headpond pool remove /var/lib/mysql /nvme2/pond           the device is emptied, and free then
+  headpond pool move /var/lib/mysql /dev/nvme1n1            from the one device to another one
+  headpond pool grow /var/lib/mysql 400G
+  headpond pool remove /var/lib/mysql /nvme2/pond -n        what would happen?
+  headpond pool wait /var/lib/mysql                         until nothing is under way
+
+All of it goes on while programs use the mount. docs/devices.md says what to choose.")]
+pub struct PoolArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PoolCommand,
+}
+
+/// The commands for pools.
+#[derive(Subcommand, Debug)]
+pub enum PoolCommand {
+    /// Show each device of a pool, what is under way, and what is to be done
+    Status {
+        /// The mount
+        mountpoint: PathBuf,
+        /// Print JSON: one object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the pools of your mounts, a line each
+    List {
+        /// Print JSON: an array with an object for each pool
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take another device into a pool
+    ///
+    /// New data goes to it, too. Nothing is moved. With two devices or more, dirty data is mirrored, unless the setting
+    /// redundancy says none.
+    Add {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The file or block device
+        flash: PathBuf,
+        /// How it is made.
+        #[command(flatten)]
+        making: NewDevice,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Empty a device, and let it go
+    ///
+    /// Dirty data moves to the other devices, or to the origin. Clean data is dropped: the origin has it. Then the device
+    /// is free, and says of itself that it is no pool.
+    Remove {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The file or block device
+        #[arg(required_unless_present = "cancel")]
+        flash: Option<PathBuf>,
+        /// Take back the removal that is under way. What was moved stays where it is
+        #[arg(long, conflicts_with_all = ["flash", "dry_run", "background"])]
+        cancel: bool,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Take a device in, and let another one go: one that works, or one that failed
+    Replace {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The device that is to go
+        old: PathBuf,
+        /// The file or block device in its place
+        new: PathBuf,
+        /// How it is made.
+        #[command(flatten)]
+        making: NewDevice,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Go over from the one device of a pool to another one
+    Move {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The file or block device in its place
+        new: PathBuf,
+        /// How it is made.
+        #[command(flatten)]
+        making: NewDevice,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Use more of a device: its file is made longer, or the device has grown
+    Grow {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The new size, such as 400G
+        size: Size,
+        /// Which device, if the pool has several
+        #[arg(long, value_name = "FILE_OR_DEVICE")]
+        flash: Option<PathBuf>,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Use less of a device: its end is emptied and given back
+    ///
+    /// Dirty data there moves to other places, or to the origin. Clean data there is dropped. A file is cut off then.
+    Shrink {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The new size, such as 100G
+        size: Size,
+        /// Which device, if the pool has several
+        #[arg(long, value_name = "FILE_OR_DEVICE")]
+        flash: Option<PathBuf>,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Wait until nothing is under way, and dirty data has the copies that it should have
+    Wait {
+        /// The mount
+        mountpoint: PathBuf,
+        /// Show no progress
+        #[arg(long, short)]
+        quiet: bool,
+        /// Print JSON: how the pool is then
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How a device is made that joins.
+#[derive(Args, Debug)]
+pub struct NewDevice {
+    /// The size of a new flash file, such as 200G
+    #[arg(long)]
+    pub size: Option<Size>,
+    /// Overwrite a device that holds something else
+    #[arg(long)]
+    pub format: bool,
+}
+
+/// How a command waits for its change.
+#[derive(Args, Debug)]
+pub struct Changing {
+    /// Only show what would happen
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// Return as soon as the change has begun
+    #[arg(long)]
+    pub background: bool,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}

@@ -1,0 +1,150 @@
+//! `headpond pool`: shows the devices of a pool, and changes them while it is in use.
+//!
+//! Invariant: the daemon does the work. A command that stops waiting changes nothing, and says what goes on.
+
+mod args;
+mod wait;
+
+use std::path::{Path, PathBuf};
+
+use headpond_control::{Answer, ClientCommand, Daemon, PoolChange, PoolShown, Refusal, Size};
+
+pub use self::args::PoolArgs;
+use self::args::{Changing, PoolCommand};
+use crate::ask::confused;
+use crate::output::{print, print_json};
+
+/// `headpond pool`.
+pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
+    match &args.command {
+        PoolCommand::Status { mountpoint, json } => status(mountpoint, *json),
+        PoolCommand::List { json } => list(*json),
+        PoolCommand::Wait { mountpoint, quiet, json } => {
+            let daemon = Daemon::of(mountpoint)?;
+            let pool = wait::until_settled(&daemon, *quiet)?;
+            if *json { print_json(&pool) } else { print(&pool.to_string()) }
+        }
+        PoolCommand::Add { mountpoint, flash, making, changing } => {
+            let change =
+                PoolChange::Add { flash: absolute(flash)?, size: making.size.map(bytes), format: making.format };
+            change_pool(mountpoint, change, changing)
+        }
+        PoolCommand::Remove { mountpoint, cancel: true, changing, .. } => cancel(mountpoint, changing),
+        PoolCommand::Remove { mountpoint, flash, changing, .. } => {
+            let flash = flash.as_ref().ok_or_else(|| Refusal::Usage("say which FLASH to remove".to_owned()))?;
+            change_pool(mountpoint, PoolChange::Remove { flash: absolute(flash)? }, changing)
+        }
+        PoolCommand::Replace { mountpoint, old, new, making, changing } => {
+            let (size, format) = (making.size.map(bytes), making.format);
+            let change = PoolChange::Replace { old: Some(absolute(old)?), new: absolute(new)?, size, format };
+            change_pool(mountpoint, change, changing)
+        }
+        PoolCommand::Move { mountpoint, new, making, changing } => {
+            let (size, format) = (making.size.map(bytes), making.format);
+            change_pool(mountpoint, PoolChange::Replace { old: None, new: absolute(new)?, size, format }, changing)
+        }
+        PoolCommand::Shrink { mountpoint, size, flash, changing } => {
+            let flash = flash.as_deref().map(absolute).transpose()?;
+            change_pool(mountpoint, PoolChange::Shrink { flash, bytes: size.0 }, changing)
+        }
+        PoolCommand::Grow { mountpoint, size, flash, changing } => {
+            let flash = flash.as_deref().map(absolute).transpose()?;
+            change_pool(mountpoint, PoolChange::Grow { flash, bytes: size.0 }, changing)
+        }
+    }
+}
+
+const fn bytes(size: Size) -> u64 {
+    size.0
+}
+
+/// The path that means the same in the daemon's directory, with the links in it resolved as far as it exists.
+fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let path = std::path::absolute(path).map_err(|error| Refusal::from_io("find", path, error))?;
+    let parent = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+    Ok(parent.zip(path.file_name()).map_or(path.clone(), |(parent, name)| parent.join(name)))
+}
+
+/// The devices of a daemon's pool.
+fn ask_pool(daemon: &Daemon) -> Result<PoolShown, Refusal> {
+    match daemon.ask(&ClientCommand::Pool)? {
+        Answer::Pool(pool) => Ok(*pool),
+        _ => Err(confused(daemon)),
+    }
+}
+
+fn status(mountpoint: &Path, json: bool) -> Result<(), Refusal> {
+    let pool = ask_pool(&Daemon::of(mountpoint)?)?;
+    if json { print_json(&pool) } else { print(&pool.to_string()) }
+}
+
+fn list(json: bool) -> Result<(), Refusal> {
+    // A daemon that ends at this moment is no error of this command.
+    let pools: Vec<PoolShown> = Daemon::all().iter().filter_map(|daemon| ask_pool(daemon).ok()).collect();
+    if json {
+        return print_json(&pools);
+    }
+    if pools.is_empty() {
+        println!("you have no headpond mount");
+        return Ok(());
+    }
+    let mut text = row(&["size", "used", "dirty", "free", "devices", "state"].map(str::to_owned), "mount");
+    for pool in &pools {
+        let sizes = [pool.size_bytes, pool.sum(|one| one.used_bytes), pool.sum(|one| one.dirty_bytes)];
+        let mut cells: Vec<String> = sizes.iter().map(|bytes| Size(*bytes).to_string()).collect();
+        cells.push(Size(pool.sum(|one| one.free_bytes)).to_string());
+        cells.extend([pool.members.len().to_string(), pool.state.clone()]);
+        text += &row(&cells, &pool.mountpoint.display().to_string());
+    }
+    print(&text)
+}
+
+fn row(cells: &[String], mount: &str) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>10}")).collect();
+    format!("{}  {mount}\n", cells.join(" "))
+}
+
+/// Starts a change, and waits for its end unless told otherwise.
+fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Result<(), Refusal> {
+    let daemon = Daemon::of(mountpoint)?;
+    let command = ClientCommand::ChangePool { change, dry_run: changing.dry_run };
+    // The daemon opens the device first, and may make a file of it.
+    match daemon.ask_and_wait(&command)? {
+        Answer::PoolPlanned { what, effect } if changing.json => {
+            print_json(&serde_json::json!({ "what": what, "effect": effect, "dry_run": true }))
+        }
+        Answer::PoolPlanned { what, effect } => print(&format!("would be {what}: {effect}. Nothing was changed\n")),
+        Answer::Started { id } if changing.background => {
+            if changing.json {
+                return print_json(&serde_json::json!({ "handle": id }));
+            }
+            let mount = mountpoint.display();
+            eprintln!(
+                "begun. To see its progress: headpond pool status {mount}. To wait for it: headpond pool wait {mount}"
+            );
+            Ok(())
+        }
+        Answer::Started { id } => {
+            let quiet = changing.quiet || changing.json;
+            let pool = wait::until_ended(&daemon, id, quiet)?;
+            match &pool.change {
+                _ if changing.json => print_json(&pool),
+                Some(change) if !changing.quiet => print(&format!("{change}\n")),
+                _ => Ok(()),
+            }
+        }
+        _ => Err(confused(&daemon)),
+    }
+}
+
+fn cancel(mountpoint: &Path, changing: &Changing) -> Result<(), Refusal> {
+    let daemon = Daemon::of(mountpoint)?;
+    daemon.ask_and_wait(&ClientCommand::CancelPoolChange)?;
+    if changing.json {
+        return print_json(&ask_pool(&daemon)?);
+    }
+    print("taken back: the device stays in the pool, and what was moved stays where it is\n")
+}
