@@ -1,0 +1,244 @@
+//! The devices of a pool change while programs write: `headpond pool`.
+
+use std::fs::{self, File};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::loop_device::Loop;
+use crate::pond::{Pond, SIZE, pattern, run, wait_until, write_and_sync};
+use crate::several_devices::{EndAtLast, fault, mount_over, pool, pool_status, write_and_verify};
+
+/// The paths of the pool's devices, by name.
+fn devices(pond: &Pond) -> Vec<String> {
+    let status = pond.status();
+    let flashes = status["flashes"].as_array().unwrap().iter();
+    flashes.map(|path| path.as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+/// Writes and verifies all the while, kills the worker now and then, and compares the origin at the end.
+fn while_written(mut pond: Pond, flashes: &[&str], changes: impl Fn(&Pond) + Sync) {
+    let others: Vec<_> = flashes[1..].iter().map(|name| pond.at(name).to_str().unwrap().to_owned()).collect();
+    let mut more = vec!["--size", SIZE];
+    others.iter().for_each(|path| more.extend(["--flash", path]));
+    let daemon = pond.mount_foreground(&more);
+    let (end, changed, path) = (AtomicBool::new(false), AtomicBool::new(false), pond.mnt().join("file"));
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        wait_until("it is there", || path.exists());
+        let killer = scope.spawn(|| {
+            while !changed.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(700));
+                pond.kill_worker(daemon);
+            }
+        });
+        let (at_last, no_more) = (EndAtLast(&end), EndAtLast(&changed));
+        changes(&pond);
+        drop(no_more);
+        killer.join().unwrap();
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    assert!(fs::read(&path).unwrap() == holds);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}
+
+/// Asks for a change until it is so: a worker that is killed forgets what it was asked.
+fn until(pond: &Pond, command: &str, words: &[&str], is_so: impl Fn(&[String]) -> bool) {
+    wait_until(command, || {
+        if is_so(&devices(pond)) {
+            return true;
+        }
+        let words: Vec<_> = words.iter().map(|word| pond.at(word)).collect();
+        let mut words: Vec<&std::ffi::OsStr> = words.iter().map(|word| word.as_os_str()).collect();
+        if command != "remove" {
+            words.extend([std::ffi::OsStr::new("--size"), SIZE.as_ref(), "--format".as_ref()]);
+        }
+        // Refused while the one before goes on, and without an answer while a worker takes over.
+        let _ = pool(pond, command, &words);
+        is_so(&devices(pond))
+    });
+}
+
+#[test]
+fn devices_join_and_leave_under_a_writer_while_workers_are_killed() {
+    let has = |names: &'static [&str]| move |devices: &[String]| devices == names;
+    while_written(Pond::new(), &["flash"], |pond| {
+        until(pond, "add", &["second"], |devices| devices.len() == 2);
+        until(pond, "remove", &["flash"], has(&["second"]));
+        until(pond, "add", &["third"], |devices| devices.len() == 2);
+        until(pond, "remove", &["second"], has(&["third"]));
+    });
+}
+
+#[test]
+fn a_device_is_replaced_and_the_only_one_moved_and_what_left_is_no_pool() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", SIZE]).ok();
+    let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
+    let at = |name: &str| pond.at(name);
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        let at_last = EndAtLast(&end);
+        wait_until("it is there", || path.exists());
+        let new = [at("second").into_os_string(), "--size".into(), "96M".into()];
+        let new: Vec<_> = new.iter().map(std::ffi::OsString::as_os_str).collect();
+        pool(&pond, "move", &new).refused(0, &["done"]);
+        assert_eq!(devices(&pond), ["second"]);
+        assert_eq!(pool_status(&pond)["state"], "ONLINE", "a pool of one device is whole");
+        pool(&pond, "wait", &[]).ok();
+        pool(&pond, "add", &[at("third").as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+        let (old, new) = (at("third"), at("fourth"));
+        pool(&pond, "replace", &[old.as_os_str(), new.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    assert_eq!(devices(&pond), ["second", "fourth"]);
+    let status = pool_status(&pond);
+    let action = status["actions"].as_array().unwrap().last().unwrap().as_str().unwrap();
+    assert!(action.contains("fstab") && action.contains("fourth"), "{action}");
+    for free in ["flash", "third"] {
+        run(["check".as_ref(), at(free).as_os_str()]).refused(32, &["not a headpond pool"]);
+        assert!(fs::read(&path).unwrap() == holds);
+    }
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount_over(&pond, &["flash"], &[]).refused(32, &["not a headpond pool"]);
+    mount_over(&pond, &["second", "fourth"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == holds);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}
+
+#[test]
+fn a_device_that_failed_is_replaced_and_dirty_data_has_two_copies_again() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(2 << 20, 1));
+    fault(&pond, "flash", "cut");
+    write_and_sync(&path, &pattern(2 << 20, 2));
+    wait_until("it is lost", || pool_status(&pond)["members"][0]["state"] == "FAULTED");
+    let (old, new) = (pond.at("flash"), pond.at("flash3"));
+    pool(&pond, "replace", &[old.as_os_str(), new.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+    pool(&pond, "wait", &[]).ok();
+    write_and_sync(&path, &pattern(2 << 20, 3));
+    pond.unmount(&["--keep-dirty"]).ok();
+    // Either of the two that are left is enough.
+    fs::rename(pond.at("flash2"), pond.at("aside")).unwrap();
+    mount_over(&pond, &["flash3"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == pattern(2 << 20, 3));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_device_grows_while_it_is_used() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    let capacity = pond.status()["capacity_bytes"].as_u64().unwrap();
+    pool(&pond, "grow", &["64M".as_ref()]).refused(2, &["already"]);
+    pool(&pond, "grow", &["96M".as_ref(), "-n".as_ref()]).refused(0, &["Nothing was changed"]);
+    assert_eq!(fs::metadata(pond.flash()).unwrap().len(), 64 << 20);
+    pool(&pond, "grow", &["96M".as_ref()]).ok();
+    assert_eq!(pond.status()["size_bytes"], 96 << 20);
+    assert!(pond.status()["capacity_bytes"].as_u64().unwrap() > capacity + (24 << 20), "{}", pond.status());
+    pond.unmount(&["--keep-dirty"]).ok();
+    pond.mount(&[]).ok();
+    assert_eq!(pond.status()["size_bytes"], 96 << 20);
+    assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_device_shrinks_while_it_is_used_and_keeps_what_is_dirty() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", "128M"]).ok();
+    for file in 0..24 {
+        write_and_sync(&pond.mnt().join(format!("f{file}")), &pattern(1 << 20, file));
+    }
+    pool(&pond, "shrink", &["200M".as_ref()]).refused(2, &["no more than"]);
+    pool(&pond, "shrink", &["80M".as_ref()]).ok();
+    assert_eq!(fs::metadata(pond.flash()).unwrap().len(), 80 << 20);
+    assert_eq!(pond.status()["size_bytes"], 80 << 20);
+    pond.unmount(&["--keep-dirty"]).ok();
+    pond.mount(&[]).ok();
+    for file in 0..24 {
+        assert!(fs::read(pond.mnt().join(format!("f{file}"))).unwrap() == pattern(1 << 20, file), "f{file}");
+    }
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("f9")).unwrap() == pattern(1 << 20, 9));
+}
+
+#[test]
+fn a_change_that_is_not_possible_is_refused_and_a_dry_run_changes_nothing() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", SIZE]).ok();
+    let at = |name: &str| pond.at(name).into_os_string();
+    pool(&pond, "remove", &[&at("flash")]).refused(2, &["only device", "headpond pool move"]);
+    pool(&pond, "remove", &[&at("nobody")]).refused(2, &["no device of this pool"]);
+    pool(&pond, "add", &[&at("flash")]).refused(2, &["already"]);
+    pool(&pond, "add", &[&at("new")]).refused(30, &["--size"]);
+    fs::write(pond.at("text"), vec![b'x'; 80 << 20]).unwrap();
+    pool(&pond, "add", &[&at("text")]).refused(32, &["--format"]);
+    assert!(fs::read(pond.at("text")).unwrap().iter().all(|byte| *byte == b'x'), "it was touched");
+    let inside = pond.origin().join("flash").into_os_string();
+    pool(&pond, "add", &[&inside, "--size".as_ref(), SIZE.as_ref()]).refused(23, &["inside the origin"]);
+    pool(&pond, "remove", &["--cancel".as_ref()]).refused(2, &["no change"]);
+    let said = pool(&pond, "add", &[&at("new"), "--size".as_ref(), SIZE.as_ref(), "-n".as_ref()]);
+    said.refused(0, &["adding", "Nothing was changed"]);
+    assert!(!pond.at("new").exists());
+    assert_eq!(devices(&pond), ["flash"]);
+    let listed = run(["pool", "list"]);
+    listed.refused(0, &[pond.mnt().to_str().unwrap(), "ONLINE"]);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_crash_in_the_middle_of_a_removal_leaves_a_pool_that_goes_on_with_it() {
+    let mut pond = Pond::new();
+    let second = pond.at("flash2");
+    let more = ["--flash", second.to_str().unwrap()];
+    let daemon = pond.mount_foreground(&[&more[..], &["--size", SIZE]].concat());
+    for file in 0..16 {
+        write_and_sync(&pond.mnt().join(format!("f{file}")), &pattern(1 << 20, file));
+    }
+    pool(&pond, "remove", &[second.as_os_str(), "--background".as_ref()]).ok();
+    pond.kill(daemon);
+    let daemon = pond.mount_foreground(&more);
+    for file in 0..16 {
+        assert!(fs::read(pond.mnt().join(format!("f{file}"))).unwrap() == pattern(1 << 20, file), "f{file}");
+    }
+    pool(&pond, "wait", &[]).ok();
+    if devices(&pond).len() == 2 {
+        // The crash came before the list was written.
+        pool(&pond, "remove", &[second.as_os_str()]).ok();
+    }
+    wait_until("it has left", || devices(&pond) == ["flash"]);
+    run(["check".as_ref(), second.as_os_str()]).refused(32, &[]);
+    pond.unmount(&[]).ok();
+    assert_eq!(pond.wait(daemon), 0);
+    for file in 0..16 {
+        assert!(fs::read(pond.origin().join(format!("f{file}"))).unwrap() == pattern(1 << 20, file), "f{file}");
+    }
+}
+
+#[test]
+fn a_block_device_that_has_left_is_free_for_others() {
+    let pond = Pond::new();
+    for name in ["device1", "device2"] {
+        File::create(pond.at(name)).unwrap().set_len(80 << 20).unwrap();
+    }
+    let Some(one) = Loop::over(&pond.at("device1")) else { return };
+    let Some(two) = Loop::over(&pond.at("device2")) else { return };
+    mount_over(&pond, &[one.device().to_str().unwrap(), two.device().to_str().unwrap()], &["--format"]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 1));
+    pool(&pond, "remove", &[two.device().as_os_str()]).ok();
+    // Another user opens it for itself alone.
+    let free = || {
+        use std::os::unix::fs::OpenOptionsExt;
+        File::options().read(true).custom_flags(0o200).open(two.device()).is_ok()
+    };
+    wait_until("it is free", free);
+    assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(2 << 20, 1));
+    pond.unmount(&[]).ok();
+}
