@@ -56,7 +56,6 @@ pub fn stats(args: &StatsArgs) -> Result<(), Refusal> {
 
 /// `headpond fault`.
 pub fn fault(args: &FaultArgs) -> Result<(), Refusal> {
-    Daemon::of(&args.mountpoint)?
-        .ask(&ClientCommand::Fault { faults: args.faults.clone(), flash: args.flash.clone() })
-        .map(drop)
+    let flash = args.flash.as_ref().map(|flash| std::fs::canonicalize(flash).unwrap_or_else(|_| flash.clone()));
+    Daemon::of(&args.mountpoint)?.ask(&ClientCommand::Fault { faults: args.faults.clone(), flash }).map(drop)
 }

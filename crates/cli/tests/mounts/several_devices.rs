@@ -112,6 +112,7 @@ fn a_pool_starts_without_a_device_loudly_and_does_not_believe_it_when_it_comes_b
     mount_over(&pond, &["flash", "flash2"], &["--size", SIZE]).refused(0, &["DEGRADED", "is missing", "pool add"]);
     assert!(!pond.at("flash2").exists());
     assert_eq!(pool_status(&pond)["state"], "DEGRADED");
+    assert_eq!(pool_status(&pond)["members"][1]["state"], "UNAVAIL");
     assert!(fs::read(&path).unwrap() == pattern(3 << 20, 1));
     pond.unmount(&["--keep-dirty"]).ok();
     let daemon = pond.mount_foreground(&[]);

@@ -237,9 +237,14 @@ impl<'a> FoundPool<'a> {
         let after_crash = !ready.recovered.superblock().clean_stop;
         let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;
         let list = &ready.recovered.superblock().members;
-        let was_gone = list.iter().filter(|(_, member)| member.state == MemberState::Gone).map(|(id, _)| id);
-        let geometry = ready.recovered.superblock().geometry;
-        let started = StartedPool { pool: ready.pool, geometry, gone: was_gone.collect() };
+        let of = |state| list.iter().filter(move |(_, member)| member.state == state).map(|(id, _)| id);
+        let started = StartedPool {
+            pool: ready.pool,
+            geometry: ready.recovered.superblock().geometry,
+            gone: of(MemberState::Gone).collect(),
+            leaving: of(MemberState::Emptied).collect(),
+            missing: ready.recovered.missing().to_vec(),
+        };
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let failed = |doing: &str, error| Refusal::Failed { doing: doing.to_owned(), error };

@@ -44,12 +44,16 @@ impl CheckedPlaces {
         Ok(places)
     }
 
-    /// Checks another flash beside these places.
+    /// Checks another flash beside these places, while they are mounted. The path is one without links. It asks nothing of
+    /// the mount point: the question would wait for this very process, and keep it from its end if it is killed.
     ///
     /// # Errors
     /// If it lies in the origin or the mount point.
     pub(crate) fn check_another(&self, flash: &Path) -> Result<(), Refusal> {
-        Self { flashes: vec![flash.to_owned()], ..self.clone() }.check_overlap()
+        if flash.starts_with(&self.mountpoint) {
+            return Err(flash_in_mount(flash, &self.mountpoint));
+        }
+        if inside(flash, &self.origin) { Err(flash_in_origin(flash, &self.origin)) } else { Ok(()) }
     }
 
     fn check_overlap(&self) -> Result<(), Refusal> {
@@ -75,10 +79,7 @@ impl CheckedPlaces {
                 return Err(flash_in_origin(flash, origin));
             }
             if inside(flash, mountpoint) {
-                return overlap(
-                    format!("flash {} is inside the mount point {m}", flash.display()),
-                    "The mount would hide its own flash. Put it elsewhere.",
-                );
+                return Err(flash_in_mount(flash, mountpoint));
             }
             if flashes[..index].contains(flash) {
                 return Err(Refusal::Usage(format!("flash {} is named twice", flash.display())));
@@ -86,6 +87,11 @@ impl CheckedPlaces {
         }
         Ok(())
     }
+}
+
+fn flash_in_mount(flash: &Path, mountpoint: &Path) -> Refusal {
+    let what = format!("flash {} is inside the mount point {}", flash.display(), mountpoint.display());
+    Refusal::Overlap { what, advice: "The mount would hide its own flash. Put it elsewhere." }
 }
 
 fn flash_in_origin(flash: &Path, origin: &Path) -> Refusal {

@@ -31,6 +31,8 @@ pub(crate) use uses::{files, processes};
 pub struct Snapshot {
     pub(crate) shard: ShardStats,
     pub(crate) pool_bytes: u64,
+    /// Devices that the pool is without, and not on request.
+    pub(crate) lost_devices: u64,
     pub(crate) uptime: Duration,
     /// Bytes a second that destage writes now.
     pub(crate) destage_rate: f64,

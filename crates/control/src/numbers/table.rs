@@ -167,8 +167,8 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "lost_devices",
         kind: MetricKind::Gauge,
-        help: "Devices of the pool that refused a write or a sync, and are out of it",
-        value: |now| now.shard.members.iter().filter(|member| !member.works).count() as f64,
+        help: "Devices that failed, or were missing at the start: the pool goes on without them",
+        value: |now| now.lost_devices as f64,
     },
     Metric {
         name: "exposed_bytes",

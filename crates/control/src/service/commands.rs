@@ -295,8 +295,10 @@ impl Service {
 
     /// All numbers, without files and processes.
     pub(crate) fn numbers_of_mount(&self) -> Numbers {
+        let shard = self.handle.stats();
         let snapshot = Snapshot {
-            shard: self.handle.stats(),
+            lost_devices: self.members.lost(&shard),
+            shard,
             pool_bytes: self.members.bytes(),
             uptime: self.started.elapsed(),
             destage_rate: self.destage_rate(),

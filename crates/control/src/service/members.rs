@@ -46,8 +46,12 @@ pub(crate) struct PoolMembers {
     keeper: Arc<dyn DeviceKeeper>,
     marker: SharedMarker,
     geometry: Geometry,
-    /// Gone before this use, or on request.
+    /// Gone before this use, or in order.
     gone: Arc<Mutex<BTreeSet<MemberId>>>,
+    /// Being emptied: once it is gone, that is in order.
+    leaving: Arc<Mutex<BTreeSet<MemberId>>>,
+    /// Those that this start did not find.
+    missing: Vec<MemberId>,
     /// A thread lets go of devices at this moment.
     letting_go: Arc<AtomicBool>,
 }
@@ -58,6 +62,10 @@ pub(crate) struct StartedPool {
     pub(crate) geometry: Geometry,
     /// Members that were gone before.
     pub(crate) gone: BTreeSet<MemberId>,
+    /// Members whose emptying an earlier worker began.
+    pub(crate) leaving: BTreeSet<MemberId>,
+    /// Members that are not here.
+    pub(crate) missing: Vec<MemberId>,
 }
 
 /// A device of a pool, and what the engine says of it.
@@ -68,8 +76,25 @@ pub(crate) struct SeenMember {
     /// Bytes of it that the pool uses. 0 if it is not here.
     pub(crate) bytes: u64,
     pub(crate) errors: u64,
-    /// Whether this process has it open.
-    pub(crate) here: bool,
+    pub(crate) state: SeenState,
+}
+
+/// How a device is, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SeenState {
+    Online,
+    Removing,
+    /// It refused a write or a sync.
+    Faulted,
+    /// It was not there at the start.
+    Unavailable,
+}
+
+impl SeenState {
+    /// Whether the pool is without it, and not on request.
+    pub(crate) const fn is_lost(self) -> bool {
+        matches!(self, Self::Faulted | Self::Unavailable)
+    }
 }
 
 impl PoolMembers {
@@ -80,7 +105,7 @@ impl PoolMembers {
         keeper: Arc<dyn DeviceKeeper>,
         marker: SharedMarker,
     ) -> Self {
-        let StartedPool { pool, geometry, gone } = started;
+        let StartedPool { pool, geometry, gone, leaving, missing } = started;
         Self {
             pool,
             handle,
@@ -89,6 +114,8 @@ impl PoolMembers {
             marker,
             geometry,
             gone: Arc::new(Mutex::new(gone)),
+            leaving: Arc::new(Mutex::new(leaving)),
+            missing,
             letting_go: Arc::default(),
         }
     }
@@ -111,6 +138,7 @@ impl PoolMembers {
     /// The members that matter: all but those that left in order, or before this use.
     pub(crate) fn seen(&self, stats: &ShardStats) -> Vec<SeenMember> {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let leaving = self.leaving();
         let devices = self.devices.all();
         let shown = stats.members.iter().filter(|shown| !gone.contains(&shown.member));
         shown
@@ -122,13 +150,34 @@ impl PoolMembers {
                     path: self.devices.path_of(shown.member),
                     bytes: device.map_or(0, |device| device.bytes),
                     errors: errors.map_or(0, |(_, errors)| *errors),
-                    here: device.is_some(),
+                    state: self.state_of(shown, &leaving),
                 }
             })
             .collect()
     }
 
-    /// The member at a path, or the only one.
+    fn leaving(&self) -> BTreeSet<MemberId> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn state_of(&self, shown: &MemberShown, leaving: &BTreeSet<MemberId>) -> SeenState {
+        match (shown.state, shown.works) {
+            _ if self.missing.contains(&shown.member) => SeenState::Unavailable,
+            // The engine expects nothing more of one that has left.
+            (MemberState::Gone, _) if leaving.contains(&shown.member) => SeenState::Removing,
+            (MemberState::InUse, true) => SeenState::Online,
+            (MemberState::Emptied, true) => SeenState::Removing,
+            _ => SeenState::Faulted,
+        }
+    }
+
+    /// How many devices the pool is without, and not on request.
+    pub(crate) fn lost(&self, stats: &ShardStats) -> u64 {
+        self.seen(stats).iter().filter(|seen| seen.state.is_lost()).count() as u64
+    }
+
+    /// The member at a path without links, or the only one. It looks at no file: a path may lead into the mount, which
+    /// this process serves.
     pub(crate) fn find(&self, path: Option<&Path>) -> Result<MemberId, Refusal> {
         let all = self.devices.all();
         let Some(path) = path else {
@@ -141,8 +190,7 @@ impl PoolMembers {
                 ))),
             };
         };
-        let given = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.devices.at(&given).or_else(|| self.devices.at(path)).ok_or_else(|| {
+        self.devices.at(path).ok_or_else(|| {
             let devices = super::listed(&self.devices.paths());
             Refusal::Usage(format!("{} is no device of this pool. It has: {devices}", path.display()))
         })
@@ -264,8 +312,13 @@ impl PoolMembers {
     /// Why it stays, in words; [`Errno::CANCELED`] if that was taken back.
     pub(crate) fn remove(&self, member: MemberId) -> Result<(), Errno> {
         let shown = self.devices.path_of(member);
+        let leaving = || self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving().insert(member);
         match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
-            Reply::Failed(errno) => Err(errno),
+            Reply::Failed(errno) => {
+                leaving().remove(&member);
+                Err(errno)
+            }
             _ => {
                 self.left(member);
                 log_line(format_args!("{} has left the pool, and is free", shown.display()));
@@ -353,7 +406,7 @@ impl PoolMembers {
 
     fn let_go_of(&self, leaving: &[MemberShown]) {
         for shown in leaving {
-            if !shown.works {
+            if !self.leaving().contains(&shown.member) {
                 let path = self.devices.path_of(shown.member);
                 log_line(format_args!(
                     "DEGRADED: {} failed, and is out of the pool. Nothing is lost that another device, or the origin, has. \

@@ -12,7 +12,7 @@ use headpond_format::{MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
 use super::commands::Service;
-use super::members::{PoolMembers, SeenMember, refused, whole_blocks};
+use super::members::{PoolMembers, SeenMember, SeenState, refused, whole_blocks};
 use super::pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
 use super::protocol::{Answer, OperationProgress};
 use super::socket::Client;
@@ -69,9 +69,7 @@ impl Service {
 
     /// The state of the pool in a word.
     pub(crate) fn pool_state(&self, stats: &ShardStats) -> &'static str {
-        let seen = self.members.seen(stats);
-        let lost =
-            seen.iter().any(|member| !member.shown.works || (member.shown.state == MemberState::Gone && !member.here));
+        let lost = self.members.lost(stats) > 0;
         match (stats.engine.flash_failed != 0, lost || exposed_blocks(stats) > 0) {
             (true, _) => "FAULTED",
             (false, true) => "DEGRADED",
@@ -81,12 +79,11 @@ impl Service {
 
     fn member_shown(&self, seen: &SeenMember) -> PoolMemberShown {
         let shown = &seen.shown;
-        let state = match (shown.state, shown.works) {
-            (MemberState::InUse, true) => "ONLINE",
-            (MemberState::Emptied, true) => "REMOVING",
-            (MemberState::Gone, true) if !seen.here => "UNAVAIL",
-            (MemberState::Gone, true) => "REMOVING",
-            (_, false) => "FAULTED",
+        let state = match seen.state {
+            SeenState::Online => "ONLINE",
+            SeenState::Removing => "REMOVING",
+            SeenState::Faulted => "FAULTED",
+            SeenState::Unavailable => "UNAVAIL",
         };
         let is_gone = shown.state == MemberState::Gone;
         let bytes = |blocks: u64| if is_gone { 0 } else { blocks * BLOCK_U64 };
@@ -113,7 +110,7 @@ impl Service {
             ));
             return actions;
         }
-        for member in seen.iter().filter(|member| member.shown.state == MemberState::Gone || !member.shown.works) {
+        for member in seen.iter().filter(|member| member.state.is_lost()) {
             let which = if member.path.as_os_str().is_empty() {
                 format!("member {}", member.shown.member.0)
             } else {
@@ -123,8 +120,7 @@ impl Service {
                 "{which} is lost, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH"
             ));
         }
-        let in_use =
-            seen.iter().filter(|member| member.shown.state == MemberState::InUse && member.shown.works).count();
+        let in_use = seen.iter().filter(|member| member.state == SeenState::Online).count();
         if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy == Redundancy::Mirror {
             actions.push(format!(
                 "one device is left, so dirty data has one copy. For a second: headpond pool add {mnt} FLASH"
