@@ -17,6 +17,7 @@ use headpond_shard::FlashReader;
 
 use super::flash::{FlashContent, HeldFlash, refusal};
 use crate::devices::{PoolDevice, PoolDevices};
+use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::wording::Size;
 
@@ -361,6 +362,17 @@ impl HeldFlashes {
                     flash.path().display(),
                     flash.path().display()
                 ));
+            }
+        }
+    }
+
+    /// Makes durable what was read of them. What the last worker wrote may be in their caches alone: if the origin
+    /// waited for the claim that it has there, a power cut would leave an older pool than the origin waits for.
+    pub(crate) fn harden(&self) {
+        for flash in &self.held {
+            if let Err(errno) = flash.opened().sync() {
+                // The engine's first sync fails on this, too, and says what that means.
+                log_line(format_args!("{} refuses a sync: {errno}", flash.path().display()));
             }
         }
     }
