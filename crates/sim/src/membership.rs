@@ -216,6 +216,19 @@ impl Sim<'_> {
         true
     }
 
+    /// A start was refused, because no device takes what an earlier life left in memory. Returns whether some refuse
+    /// writes: they take them again, once the operator has plugged them in anew.
+    pub(crate) fn mends_refusing(&mut self) -> bool {
+        let refusing = |device: &Device| device.health == Health::RefusesWrites;
+        let any = self.world.losses.uncovered && self.world.flash.all().iter().any(refusing);
+        if any {
+            self.world.trace(|| "refused: devices that refuse writes are plugged in anew".into());
+            let all = self.world.flash.all_mut().iter_mut();
+            all.filter(|device| refusing(device)).for_each(|device| device.health = Health::Well);
+        }
+        any
+    }
+
     /// A member vanishes in the midst of a start. What the start has found, if it goes on without it.
     pub(crate) fn lose_in_recovery(&mut self) -> Option<Box<dyn Restored>> {
         let here = self.world.flash.here();

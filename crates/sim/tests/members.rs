@@ -1,7 +1,6 @@
 //! Histories of members: pools of up to five devices that are lost, come back, and are added and removed.
 //!
-//! A sample; `./test` runs 1,000 more, from where `crates/sim/seeds.txt` says. Not all histories keep every promise yet: see
-//! "Open" in decision 22. And bugs that are planted in what only such
+//! A sample; `./test` runs 2,000 more, from where `crates/sim/seeds.txt` says. And bugs that are planted in what only such
 //! pools do: each must be found.
 
 use headpond_engine::Mutation;
