@@ -37,7 +37,7 @@ pub use buffers::Buffers;
 pub use checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 pub use flash_read::{FlashRead, ScanError};
 pub use log::Log;
-pub use muster::{Device, Present, newest_superblock};
+pub use muster::{Device, Present, heal_superblock, newest_superblock};
 pub use mutation::Mutation;
 pub use open_segments::FillPolicy;
 pub use record::{DataRecord, Placed, PlacedPacked};

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use headpond_base::{BLOCK, Buf, Errno, MemberId, Result as IoResult, SegmentId};
 use headpond_format::{
     Address, Addresses, Damage, Geometry, Member, MemberState, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
+    encode_superblock,
 };
 
 use crate::flash_read::{FlashRead, ScanError, damaged};
@@ -223,4 +224,21 @@ pub fn newest_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result
         return Err(ScanError::CutShort { wanted, found: device_bytes });
     }
     Ok(superblock)
+}
+
+/// If one of the two superblocks of a device is damaged: its offset, and what to write there, the other one. To be done
+/// before the next one is written: that may go to the slot of the intact one, where the newest of the pool is on
+/// another member, and the crash that tears it would leave none.
+///
+/// # Errors
+/// When the device cannot be read.
+pub fn heal_superblock(flash: &mut dyn FlashRead) -> IoResult<Option<(u64, Vec<u8>)>> {
+    let [first, second] = SUPERBLOCK_SLOTS;
+    let (damaged, intact) =
+        match (decode_superblock(&flash.read(first, BLOCK)?), decode_superblock(&flash.read(second, BLOCK)?)) {
+            (Ok(intact), Err(damage)) if !matches!(damage, Damage::Version { .. }) => (second, intact),
+            (Err(damage), Ok(intact)) if !matches!(damage, Damage::Version { .. }) => (first, intact),
+            _ => return Ok(None),
+        };
+    Ok(Some((damaged, encode_superblock(&intact))))
 }

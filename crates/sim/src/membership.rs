@@ -8,12 +8,12 @@
 //! - A member that the pool went on without is not believed: not beside the others, and not by itself.
 //! - After a crash the list of members is the old one or the new one, and a change that was answered is in it.
 
-use headpond_base::MemberId;
-use headpond_engine::{MembersChange, Request, RequestId};
-use headpond_format::{Member, MemberName, MemberState};
+use headpond_base::{BufMut, MemberId};
+use headpond_engine::{MembersChange, Request, RequestId, heal_superblock};
+use headpond_format::{Address, Member, MemberName, MemberState};
 
-use crate::devices::{Device, Health};
-use crate::flash::Layout;
+use crate::devices::{AsIs, Device, Health};
+use crate::flash::{Layout, WriteFate};
 use crate::rng::Rng;
 use crate::roster::Change;
 use crate::sim::{Asked, Sim};
@@ -290,11 +290,18 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// As control does before it notes a use beside the origin: what the start found is durable. Else the origin could
-    /// wait for the claim of a use before, which only the cache of a device has.
+    /// As control does before it notes a use beside the origin: what the start found is durable, and each member has two
+    /// superblocks. Else the origin could wait for the claim of a use before, which only the cache of a device has.
     pub(crate) fn harden_members(&mut self) -> Result<(), String> {
         const TICKET: u64 = u64::MAX;
         for member in self.world.flash.members() {
+            let device = self.world.flash.of(member)?;
+            let healed = heal_superblock(&mut AsIs(&device.flash)).ok().flatten();
+            if let Some((offset, bytes)) = healed {
+                let at = Address { member, offset };
+                self.world.flash.start_write(at, TICKET, BufMut::copy_of(&bytes).freeze())?;
+                let _ = self.world.flash.finish_write(member, TICKET, WriteFate::Done, &mut self.deaths)?;
+            }
             self.world.flash.start_sync(member, TICKET)?;
             // One that fails now fails the engine's first sync, too.
             let _ = self.world.flash.finish_sync(member, TICKET, false, &mut self.deaths)?;

@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
 use headpond_device::{Fill, Flash, FlashError, FlashKind};
+use headpond_engine::heal_superblock;
 use headpond_format::{
     Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
-    encode_superblock,
 };
+use headpond_shard::FlashReader;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
 use crate::devices::PoolDevices;
@@ -187,16 +188,10 @@ impl HeldFlash {
     /// # Errors
     /// If the flash cannot be read or written.
     pub fn heal_superblock(&self) -> Result<Option<usize>, headpond_base::Errno> {
-        let [first, second] = SUPERBLOCK_SLOTS.map(|offset| self.opened().read(offset, BLOCK));
-        let (damaged, superblock) = match (decode_superblock(&first?), decode_superblock(&second?)) {
-            (Ok(superblock), Err(damage)) if !matches!(damage, Damage::Version { .. }) => (1, superblock),
-            (Err(damage), Ok(superblock)) if !matches!(damage, Damage::Version { .. }) => (0, superblock),
-            _ => return Ok(None),
-        };
-        let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
-        self.opened().write(SUPERBLOCK_SLOTS[damaged], &bytes)?;
+        let Some((damaged, bytes)) = heal_superblock(&mut FlashReader(self.opened()))? else { return Ok(None) };
+        self.opened().write(damaged, &BufMut::copy_of(&bytes).freeze())?;
         self.opened().sync()?;
-        Ok(Some(damaged + 1))
+        Ok(SUPERBLOCK_SLOTS.iter().position(|offset| *offset == damaged).map(|copy| copy + 1))
     }
 
     /// The refusal for a flash that fails during a read.
@@ -391,6 +386,8 @@ fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use headpond_format::encode_superblock;
+
     use super::*;
     use headpond_base::{BatchNumber, CacheMode, Epoch, MemberId, OwnerNumber, PoolId};
     use headpond_format::{MemberName, Members};

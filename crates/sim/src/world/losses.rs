@@ -51,7 +51,7 @@ impl Losses {
             family: scenario.disturbances > 0,
             mirrors: scenario.mirrors,
             lost: None,
-            was_covered: scenario.mirrors,
+            was_covered: scenario.mirrors && has_room_without_the_largest(scenario),
             uncovered_left: scenario.uncovered_losses,
             uncovered: false,
             rotten: false,
@@ -60,6 +60,16 @@ impl Losses {
             leaving: (0, Vec::new()),
         }
     }
+}
+
+/// Whether a new pool can go on after the loss of any one member.
+fn has_room_without_the_largest(scenario: &Scenario) -> bool {
+    /// What a log needs.
+    const SEGMENTS_LEAST: u32 = 12;
+    scenario.list().is_some_and(|list| {
+        let slots = || list.iter().map(|(_, member)| member.slots);
+        slots().sum::<u32>() - slots().max().unwrap_or(0) >= SEGMENTS_LEAST
+    })
 }
 
 impl World {
