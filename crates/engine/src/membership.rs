@@ -41,6 +41,8 @@ pub(crate) struct Membership {
     tell_again_at: Option<Nanos>,
     /// Who asked for a change, and for which. Answered when it is done.
     asked: Option<(RequestId, MembersChange)>,
+    /// The same of one that waits for the list that is being written, of a lost member.
+    waiting: Option<(RequestId, MembersChange)>,
 }
 
 impl Membership {
@@ -50,7 +52,7 @@ impl Membership {
         // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
         let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
         let empties = has_emptied(&wanted);
-        Self { wanted, stage, empties, tell_again_at: None, asked: None }
+        Self { wanted, stage, empties, tell_again_at: None, asked: None, waiting: None }
     }
 
     /// The list that is wanted.
@@ -127,6 +129,30 @@ impl Membership {
     pub(crate) fn ask(&mut self, request: RequestId, change: MembersChange) {
         assert!(self.asked.is_none(), "one change of the members at a time");
         self.asked = Some((request, change));
+    }
+
+    /// A request for a change has to wait.
+    ///
+    /// # Panics
+    /// When another one waits.
+    pub(crate) fn wait(&mut self, request: RequestId, change: MembersChange) {
+        assert!(self.waiting.is_none(), "one change of the members at a time");
+        self.waiting = Some((request, change));
+    }
+
+    /// The change that waits, if it may begin.
+    pub(crate) fn take_ready(&mut self) -> Option<(RequestId, MembersChange)> {
+        if self.is_settled() { self.waiting.take() } else { None }
+    }
+
+    /// The change that waits is taken back: who asked for it.
+    pub(crate) fn take_waiting(&mut self) -> Option<RequestId> {
+        self.waiting.take().map(|(request, _)| request)
+    }
+
+    /// Whether a change is under way, or waits.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.asked.is_some() || self.waiting.is_some()
     }
 
     /// The change that was asked for.

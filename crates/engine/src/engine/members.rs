@@ -66,8 +66,11 @@ impl Engine {
 
     /// A request to change the members.
     pub(crate) fn change_members(&mut self, id: RequestId, change: MembersChange) {
-        let begun = if !self.membership.is_settled() || self.membership.asked().is_some() {
+        let begun = if self.membership.is_busy() {
             Err(Errno::BUSY)
+        } else if !self.membership.is_settled() {
+            // A member was lost just now: the list without it comes first.
+            return self.membership.wait(id, change);
         } else if !self.store.takes_writes() {
             Err(Errno::IO)
         } else {
@@ -145,6 +148,10 @@ impl Engine {
 
     /// Takes back what is under way.
     pub(crate) fn cancel_members_change(&mut self, id: RequestId) {
+        if let Some(request) = self.membership.take_waiting() {
+            self.answer(request, Reply::Failed(Errno::CANCELED));
+            return self.answer(id, Reply::Done);
+        }
         let Some(change) = self.membership.asked().filter(|_| self.membership.is_settled()) else {
             return self.answer(id, Reply::Failed(Errno::NOENT));
         };
@@ -179,9 +186,12 @@ impl Engine {
             self.tell_of_members(generation);
         }
         if !self.store.takes_writes()
-            && let Some(request) = self.membership.take_asked()
+            && let Some(request) = self.membership.take_asked().or_else(|| self.membership.take_waiting())
         {
             return self.answer(request, Reply::Failed(Errno::IO));
+        }
+        if let Some((id, change)) = self.membership.take_ready() {
+            self.change_members(id, change);
         }
         if self.membership.is_idle() || !self.life.has_served() || self.life.is_ending() {
             return;
