@@ -8,7 +8,7 @@ use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use std::path::{Path, PathBuf};
 
 /// A few times what a load writes in a few seconds: the log comes round, and segments are used again.
-const POOL: &str = "192M";
+pub(crate) const POOL: &str = "192M";
 
 /// The directories.
 pub(crate) struct DatabaseOnMount {

@@ -12,7 +12,7 @@ use headpond_lab::pond::Headpond;
 use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};
 use headpond_lab::throttled::{Throttle, ThrottledDisk};
 use headpond_lab::unseen::{self, Pace, Work};
-use headpond_lab::{conformance, kill, origins, soak, xfstests};
+use headpond_lab::{conformance, kill, origins, pulls, soak, xfstests};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ enum Experiment {
     Kill(Kill),
     /// Kill the process that serves, again and again, while databases, fsx and pjdfstest go on without an error.
     Unseen(Unseen),
+    /// Pull a device of a pool of two, and replace it, again and again, while databases go on without an error.
+    Pulls(Pulls),
     /// Run fsx, fio, pjdfstest or xfstests on a mount.
     Conformance(Conformance),
     /// Run fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
@@ -217,6 +219,43 @@ fn run_unseen(arguments: &Unseen) -> Result<()> {
         let pauses =
             outcome.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
         println!("{}: {pauses}", work.name());
+    }
+    Ok(())
+}
+
+#[derive(Args)]
+struct Pulls {
+    /// The database, as for `kill`. You can repeat this option. Without it: MariaDB, PostgreSQL and SQLite.
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<Kind>,
+    /// How many devices are pulled under each.
+    #[arg(long, value_name = "N", default_value_t = 34)]
+    pulls: u32,
+    /// The seed of the moments.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where to make the scratch directory. It stays if something is wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Pulls devices, a line for each database.
+fn run_pulls(arguments: &Pulls) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    let kinds = match &arguments.kind[..] {
+        [] => vec![Kind::Mariadb, Kind::Postgres, Kind::SqliteWal],
+        kinds => kinds.to_vec(),
+    };
+    for kind in kinds {
+        if let Some(missing) = Work::Database(kind).missing() {
+            return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", kind.name())));
+        }
+        let options = pulls::Options { kind, pulls: arguments.pulls, seed: arguments.seed };
+        let directory = scratch("headpond-pulls-", &arguments.scratch)?;
+        let outcome = pulls::run(&headpond, directory.path(), &options);
+        let pulled =
+            outcome.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
+        println!("{}: {pulled}", kind.name());
     }
     Ok(())
 }
@@ -443,6 +482,7 @@ fn main() -> ExitCode {
     let outcome = catch_interrupts().and_then(|()| match &experiment {
         Experiment::Kill(options) => run_kill(options),
         Experiment::Unseen(options) => run_unseen(options),
+        Experiment::Pulls(options) => run_pulls(options),
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
         Experiment::Bench(options) => bench::run(options).map_err(|error| Failure::Other(error.to_string())),

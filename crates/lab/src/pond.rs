@@ -38,7 +38,9 @@ pub struct Mounting {
     pub mountpoint: PathBuf,
     /// The flash: a file or a device.
     pub flash: PathBuf,
-    /// The size of the flash file, if the mount makes it.
+    /// The other devices of the pool.
+    pub others: Vec<PathBuf>,
+    /// The size of each flash file, if the mount makes it.
     pub size: Option<String>,
     /// The cache mode.
     pub mode: &'static str,
@@ -66,6 +68,7 @@ impl Mounting {
             origin: directory_in(storage, "origin")?,
             mountpoint: directory_in(directory, "mnt")?,
             flash: directory.join("flash.pond"),
+            others: Vec::new(),
             size: Some(size.to_owned()),
             mode: "write-back",
             model_disk: None,
@@ -182,6 +185,9 @@ impl Headpond {
             .map_err(Failure::io(format!("making {}", what.mountpoint.display())))?;
         let mut command = Command::new(&self.program);
         command.arg("mount").arg(&what.origin).arg(&what.mountpoint).arg("--flash").arg(&what.flash);
+        what.others.iter().for_each(|other| {
+            command.arg("--flash").arg(other);
+        });
         command.args(what.size.iter().flat_map(|size| ["--size", size]));
         command.args(["--mode", what.mode]).args(more);
         command.args(what.model_disk.iter().flat_map(|disk| ["--model-disk", disk]));
@@ -312,6 +318,41 @@ impl Mount {
         let mut command = Command::new(&self.headpond.program);
         command.arg(name).arg(&self.mountpoint).args(more);
         Service::start(&format!("headpond {name}"), command, log)
+    }
+
+    /// Makes a device of the pool fail, in the words of `headpond fault`. The mount was made with a fault of `none`.
+    pub fn fault(&self, flash: &Path, fault: &str) -> Result<()> {
+        let mut command = Command::new(&self.headpond.program);
+        command.arg("fault").arg(&self.mountpoint).arg(fault).arg("--flash").arg(flash);
+        command::run("making a device fail", &mut command).map(drop)
+    }
+
+    /// The state of a device of the pool, as in `headpond pool status`.
+    pub fn device_state(&self, flash: &Path) -> Result<String> {
+        let mut status = Command::new(&self.headpond.program);
+        let text =
+            command::run("asking for the pool", status.args(["pool", "status"]).arg(&self.mountpoint).arg("--json"))?;
+        let pool: Value = serde_json::from_str(&text).unwrap_or_default();
+        let mut members = pool["members"].as_array().into_iter().flatten();
+        let found = members.find(|member| member["flash"].as_str().map(Path::new) == Some(flash));
+        found
+            .and_then(|member| member["state"].as_str())
+            .map(ToOwned::to_owned)
+            .ok_or_else(|| Failure::Other(format!("the pool does not know {}:\n{text}", flash.display())))
+    }
+
+    /// `headpond pool replace`, which ends once the old device is out of the pool.
+    pub fn replace_device(&self, old: &Path, new: &Path, size: &str) -> Result<()> {
+        let mut replace = Command::new(&self.headpond.program);
+        replace.args(["pool", "replace"]).arg(&self.mountpoint).args([old, new]).args(["--size", size, "--quiet"]);
+        command::run("replacing a device", &mut replace).map(drop)
+    }
+
+    /// Begins `headpond pool wait`, which ends once all dirty data has its copies.
+    pub fn begin_pool_wait(&self, log: &Path) -> Result<Service> {
+        let mut wait = Command::new(&self.headpond.program);
+        wait.args(["pool", "wait"]).arg(&self.mountpoint).arg("--quiet");
+        Service::start("headpond pool wait", wait, log)
     }
 
     /// Changes settings, as in `flush-period=off`.

@@ -157,6 +157,7 @@ impl Storage {
             origin: self.origin.path().to_path_buf(),
             mountpoint: self.scratch.path().join("mnt"),
             flash,
+            others: Vec::new(),
             size: size.map(str::to_owned),
             mode,
             model_disk: model_disk.then(|| MODEL_DISK.to_owned()),

@@ -238,6 +238,7 @@ impl Session {
             origin: origin.path().to_path_buf(),
             mountpoint: scratch.join("mnt"),
             flash: flash.path().join("lab.pond"),
+            others: Vec::new(),
             size: Some(format!("{size}M")),
             mode: mode(&pond.mode),
             model_disk: pond.disk.as_ref().and_then(SlowDisk::model).map(str::to_owned),

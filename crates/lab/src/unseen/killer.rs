@@ -6,7 +6,8 @@
 //! one may.
 
 use super::failed;
-use crate::failure::{Result, check_interrupt};
+use crate::failure::Result;
+use crate::loaded_database::{Look, watch};
 use crate::pond::Mount;
 use crate::random::below;
 use std::time::{Duration, Instant};
@@ -56,9 +57,6 @@ pub(super) struct Killer<'a> {
     /// Workers in a row that did not live long.
     short_lives: u32,
 }
-
-/// What goes on meanwhile: fails once it has met an error. It is asked many times a second.
-pub(super) type Look<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 impl<'a> Killer<'a> {
     pub(super) fn new(mount: &'a Mount, pace: Pace, seed: u64) -> Self {
@@ -168,17 +166,6 @@ impl<'a> Killer<'a> {
     }
 }
 
-/// Lets time pass.
-fn watch(time: Duration, look: Look<'_>) -> Result<()> {
-    let start = Instant::now();
-    while let Some(left) = time.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
-        look()?;
-        check_interrupt()?;
-        std::thread::sleep(left.min(LOOK));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,16 +178,5 @@ mod tests {
             assert!(lives.iter().all(|life| (least..most).contains(life)));
             assert!(lives.iter().max() > lives.iter().min());
         }
-    }
-
-    #[test]
-    fn an_error_ends_the_wait_at_once() {
-        let start = Instant::now();
-        let mut looks = 0;
-        let error = watch(Duration::from_secs(600), &mut || {
-            looks += 1;
-            if looks == 3 { Err(failed("a client met an error")) } else { Ok(()) }
-        });
-        assert!(error.is_err() && start.elapsed() < Duration::from_secs(60));
     }
 }
