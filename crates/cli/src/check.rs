@@ -3,23 +3,19 @@
 //! Invariant: the flash is opened for reading only, and only if no daemon uses it.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
 
 use headpond_base::BLOCK_U64;
 use headpond_check::{Conclusion, Device, Progress, Report, Severity, examine_members};
 use headpond_control::{ExitStatus, HeldFlash, HowMany, Refusal, Size};
 use headpond_shard::FlashReader;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::CheckArgs;
 use crate::output::{print, print_json};
+use crate::progress::Bar;
 
 /// The most dirty files in the text. JSON has them all.
 const FILES_SHOWN: usize = 20;
-
-/// The time between two lines if there is no bar.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// `headpond check`.
 pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
@@ -28,9 +24,9 @@ pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
     let mut readers: Vec<FlashReader<'_>> = flashes.iter().map(FlashReader).collect();
     let devices =
         readers.iter_mut().zip(&flashes).map(|(reader, flash)| Device { flash: reader, bytes: flash.bytes() });
-    let mut bar = Bar::new(args.quiet);
-    let report = examine_members(devices.collect(), &mut |progress| bar.show(progress));
-    bar.clear();
+    let mut bar = Bar::new(args.quiet, "checking {msg} [{bar:30}] {percent}%, {eta} to go");
+    let report = examine_members(devices.collect(), &mut |progress| show(&mut bar, progress));
+    drop(bar);
     if args.json {
         print_json(&report)?;
     } else {
@@ -200,44 +196,14 @@ fn write_files(out: &mut String, report: &Report) -> std::fmt::Result {
     }
 }
 
-/// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
-struct Bar {
-    bar: Option<ProgressBar>,
-    /// When the last line was printed. `None` if it prints no lines.
-    line: Option<Instant>,
-}
-
-impl Bar {
-    fn new(quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("checking {msg} [{bar:30}] {percent}%, {eta} to go");
-            if let Ok(style) = style {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            bar
-        });
-        let line = (!quiet && bar.is_none()).then(Instant::now);
-        Self { bar, line }
-    }
-
-    fn show(&mut self, progress: Progress) {
-        if let Some(bar) = &self.bar {
-            if bar.message() != progress.doing {
-                bar.set_message(progress.doing);
-                bar.reset();
-            }
-            bar.set_length(progress.of);
-            bar.set_position(progress.done);
-        } else if self.line.is_some_and(|line| line.elapsed() >= LINE_EVERY) {
-            eprintln!("checking {}: {}%", progress.doing, progress.done * 100 / progress.of.max(1));
-            self.line = Some(Instant::now());
+fn show(bar: &mut Bar, progress: Progress) {
+    let on_bar = |bar: &ProgressBar| {
+        if bar.message() != progress.doing {
+            bar.set_message(progress.doing);
+            bar.reset();
         }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
+        bar.set_length(progress.of);
+        bar.set_position(progress.done);
+    };
+    bar.show(on_bar, || format!("checking {}: {}%", progress.doing, progress.done * 100 / progress.of.max(1)));
 }

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headpond_control::{Answer, ClientCommand, Daemon, Marker, MarkerState, OperationProgress, Refusal, Size};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -222,6 +222,49 @@ fn gone_meanwhile(daemon: &Daemon, origin: &Path) -> Result<Waited, Refusal> {
         _ => {
             let why = "it crashed. What was synced is safe in the pool. Run the same `headpond mount` again".to_owned();
             Err(Refusal::NoAnswer { path: path.to_owned(), why })
+        }
+    }
+}
+
+/// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
+pub struct Bar {
+    bar: Option<ProgressBar>,
+    /// When the last line was printed. `None` if it prints no lines.
+    line: Option<Instant>,
+}
+
+impl Bar {
+    /// Time between two lines if there is no bar.
+    const LINE_EVERY: Duration = Duration::from_secs(10);
+
+    /// `template` is the bar's, as of indicatif.
+    pub fn new(quiet: bool, template: &str) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        });
+        let line = (!quiet && bar.is_none()).then(Instant::now);
+        Self { bar, line }
+    }
+
+    /// Shows how far it is: on the bar, or as a line if one is due.
+    pub fn show(&mut self, on_bar: impl FnOnce(&ProgressBar), line: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            on_bar(bar);
+        } else if self.line.is_some_and(|line| line.elapsed() >= Self::LINE_EVERY) {
+            eprintln!("{}", line());
+            self.line = Some(Instant::now());
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 }

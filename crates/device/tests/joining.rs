@@ -1,16 +1,19 @@
 //! Disks that join a reactor, and leave it, while it runs.
 #![allow(clippy::unwrap_used)]
 
+mod of_several;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
+use headpond_base::{BLOCK, BLOCK_U64, Errno, MemberId};
 use headpond_device::{
-    Backend, Completion, DiskOp, End, FaultPlan, Faults, Fill, Flash, FlashError, Reactor, Tag, TrimPolicy, Withhold,
-    start_reactor,
+    Backend, DiskOp, End, FaultPlan, Faults, Fill, Flash, FlashError, Reactor, Tag, TrimPolicy, Withhold, start_reactor,
 };
 use tempfile::TempDir;
+
+use self::of_several::{block, wait_for};
 
 const FIRST: MemberId = MemberId(0);
 const SECOND: MemberId = MemberId(1);
@@ -32,19 +35,6 @@ fn table() -> Vec<(&'static str, Box<dyn Reactor>, TempDir)> {
     let plan = FaultPlan { withhold: Some(Withhold::default()), ..FaultPlan::default() };
     let layers = Faults::new(Faults::new(below, FIRST, plan.clone()), SECOND, plan);
     vec![("psync", psync, one), ("uring", uring, two), ("both withhold", Box::new(layers), three)]
-}
-
-fn block(byte: u8) -> Buf {
-    BufMut::copy_of(&[byte; BLOCK]).freeze()
-}
-
-fn wait_for(reactor: &mut dyn Reactor, count: usize) -> Vec<Completion> {
-    let mut done = Vec::new();
-    while done.len() < count {
-        reactor.wait(&mut done, Some(Duration::from_secs(30))).unwrap();
-    }
-    assert_eq!(done.len(), count);
-    done
 }
 
 fn write(reactor: &mut dyn Reactor, disk: MemberId, at: u64, byte: u8) -> End {

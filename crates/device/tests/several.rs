@@ -1,13 +1,17 @@
 //! One reactor drives several disks: operations and their ends name the disk, and no disk waits for another.
 #![allow(clippy::unwrap_used)]
 
+mod of_several;
+
 use std::time::Duration;
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
+use headpond_base::{BLOCK, BLOCK_U64, Errno, MemberId};
 use headpond_device::{
     Backend, Completion, DiskOp, End, Fault, FaultPlan, Faults, Fill, Flash, MemoryDisks, MemoryImage, OpKind, Reactor,
     Tag, TrimPolicy, Withhold, start_reactor,
 };
+
+use self::of_several::{block, wait_for};
 
 /// As in a pool that once had others: names need not follow each other.
 const SMALL: MemberId = MemberId(2);
@@ -42,19 +46,6 @@ fn table() -> Vec<Row> {
             (Box::new(Faults::new(reactor, SMALL, plan)), dir)
         }),
     ]
-}
-
-fn block(byte: u8) -> Buf {
-    BufMut::copy_of(&[byte; BLOCK]).freeze()
-}
-
-fn wait_for(reactor: &mut dyn Reactor, count: usize) -> Vec<Completion> {
-    let mut done = Vec::new();
-    while done.len() < count {
-        reactor.wait(&mut done, Some(Duration::from_secs(30))).unwrap();
-    }
-    assert_eq!(done.len(), count);
-    done
 }
 
 fn read(reactor: &mut dyn Reactor, disk: MemberId, at: u64) -> Vec<u8> {

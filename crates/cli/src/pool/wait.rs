@@ -1,27 +1,26 @@
 //! Waiting for a change of a pool's devices, with what is left, the rate, and the time to go.
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headpond_control::{Answer, ClientCommand, Daemon, OperationProgress, PoolShown, Refusal, Size};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::ask_pool;
 use crate::ask::confused;
-use crate::progress::Interrupt;
+use crate::progress::{Bar, Interrupt};
 
 /// How often the command asks.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Time between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The bar.
+const BAR: &str = "[{bar:30}] {msg}";
 
 /// Waits for the end of a change. Returns how the pool is then.
 ///
 /// # Errors
 /// Why the change failed, or was taken back; or that ctrl-C ended the wait.
 pub fn until_ended(daemon: &Daemon, id: u64, quiet: bool) -> Result<PoolShown, Refusal> {
-    let (interrupt, mut bar) = (Interrupt::listen(), Bar::new(quiet));
+    let (interrupt, mut bar) = (Interrupt::listen(), Bar::new(quiet, BAR));
     let mut period = Duration::from_millis(5);
     loop {
         if interrupt.came() {
@@ -32,7 +31,7 @@ pub fn until_ended(daemon: &Daemon, id: u64, quiet: bool) -> Result<PoolShown, R
         };
         let pool = ask_pool(daemon)?;
         match progress {
-            OperationProgress::Running => bar.show(&pool),
+            OperationProgress::Running => show(&mut bar, &pool),
             OperationProgress::Done => return Ok(pool),
             OperationProgress::Cancelled => {
                 let why =
@@ -53,7 +52,7 @@ pub fn until_ended(daemon: &Daemon, id: u64, quiet: bool) -> Result<PoolShown, R
 /// # Errors
 /// That ctrl-C ended the wait, or what became of the daemon.
 pub fn until_settled(daemon: &Daemon, quiet: bool) -> Result<PoolShown, Refusal> {
-    let (interrupt, mut bar) = (Interrupt::listen(), Bar::new(quiet));
+    let (interrupt, mut bar) = (Interrupt::listen(), Bar::new(quiet, BAR));
     loop {
         if interrupt.came() {
             return Err(interrupted(daemon));
@@ -62,7 +61,7 @@ pub fn until_settled(daemon: &Daemon, quiet: bool) -> Result<PoolShown, Refusal>
         if pool.is_settled() {
             return Ok(pool);
         }
-        bar.show(&pool);
+        show(&mut bar, &pool);
         std::thread::sleep(PERIOD);
     }
 }
@@ -75,47 +74,16 @@ fn interrupted(daemon: &Daemon) -> Refusal {
     ))
 }
 
-/// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
-struct Bar {
-    bar: Option<ProgressBar>,
-    /// When the last line was printed. `None` if it prints none.
-    line: Option<Instant>,
-}
-
-impl Bar {
-    fn new(quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {msg}") {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            bar
-        });
-        let line = (!quiet && bar.is_none()).then(Instant::now);
-        Self { bar, line }
-    }
-
-    fn show(&mut self, pool: &PoolShown) {
-        let (what, left, total) = match &pool.change {
-            Some(change) if change.state == "running" => (change.to_string(), change.left_bytes, change.total_bytes),
-            _ => (format!("{} have one copy", Size(pool.exposed_bytes)), pool.exposed_bytes, 0),
-        };
-        if let Some(bar) = &self.bar {
-            let total = total.max(bar.length().unwrap_or(0)).max(left).max(1);
-            bar.set_length(total);
-            bar.set_position(total - left);
-            bar.set_message(what);
-        } else if self.line.is_some_and(|line| line.elapsed() >= LINE_EVERY) {
-            eprintln!("{what}");
-            self.line = Some(Instant::now());
-        }
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
+fn show(bar: &mut Bar, pool: &PoolShown) {
+    let (what, left, total) = match &pool.change {
+        Some(change) if change.state == "running" => (change.to_string(), change.left_bytes, change.total_bytes),
+        _ => (format!("{} have one copy", Size(pool.exposed_bytes)), pool.exposed_bytes, 0),
+    };
+    let on_bar = |bar: &ProgressBar| {
+        let total = total.max(bar.length().unwrap_or(0)).max(left).max(1);
+        bar.set_length(total);
+        bar.set_position(total - left);
+        bar.set_message(what.clone());
+    };
+    bar.show(on_bar, || what.clone());
 }
