@@ -1,6 +1,6 @@
 //! `headpond record`: writes a trace of what is asked of a mount.
 //!
-//! Invariant: this process makes the file, with the rights of whoever runs it, and only new: it overwrites nothing.
+//! Invariant: this process makes the file, with the rights of its user, and only new: it overwrites nothing.
 //! However the recording ends, what is in the file reads up to its end.
 
 use std::fs::{File, OpenOptions};

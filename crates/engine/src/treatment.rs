@@ -71,7 +71,7 @@ mod tests {
                 assert!(all.log_writes || !left.log_writes);
                 assert!(all.keep_writes || !left.keep_writes);
                 assert!(all.admit_reads || !left.admit_reads);
-                assert_eq!(all.serve_hits, left.serve_hits, "what is there is served, whoever asks");
+                assert_eq!(all.serve_hits, left.serve_hits, "what is there is served to all");
             }
         }
     }

@@ -44,7 +44,7 @@ pub struct TraceHead {
 /// Why a recording ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhyEnded {
-    /// Whoever started it asked for the end.
+    /// The command that started it asked for the end.
     Asked,
     /// Its time was over.
     Time,

@@ -36,7 +36,7 @@ impl Recorder {
     }
 }
 
-/// Not inlined: it is the rare case, while somebody records.
+/// Not inlined: it is the rare case, while a recording runs.
 #[inline(never)]
 fn asked(at: Nanos, request: &Request) -> Option<AskedRequest> {
     Some(match request {

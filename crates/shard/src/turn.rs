@@ -43,7 +43,7 @@ pub(crate) struct Turner<C: Core> {
     lanes: Lanes,
     requests: NumberedRequests,
     held: HeldRequests,
-    /// Notes what comes in, while somebody records.
+    /// Notes what comes in, while a recording runs.
     recorder: Option<Box<Recorder>>,
     limits: Limits,
     inbox: Vec<Item>,

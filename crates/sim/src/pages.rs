@@ -1,5 +1,5 @@
-//! The bytes of a device or of a file, in pages. Copies share pages, and so do equal neighbours and whoever wrote or
-//! reads whole pages. So bytes that do not change are not copied on their way.
+//! The bytes of a device or of a file, in pages. Copies share pages; so do equal neighbours, and the buffers of writes and
+//! reads of whole pages. So bytes that do not change are not copied on their way.
 //!
 //! The price: a page keeps alive all of the buffer that it is part of.
 

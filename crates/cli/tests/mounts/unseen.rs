@@ -186,7 +186,7 @@ fn no_other_mount_gets_the_origin_while_workers_die() {
     for round in 0..6 {
         let before = pond.status()["pid"].clone();
         pond.kill_worker(daemon);
-        // Whoever asks for the lock, at any moment between the two workers, is told no.
+        // The lock is refused at any moment between the two workers.
         for _ in 0..200 {
             tries += 1;
             let asked = rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive);

@@ -5,7 +5,7 @@
 //!   is slow, the ring gets full; requests are then dropped, and counted in the trace.
 //! - A recording ends with its connection, at its deadline or largest size, and with the
 //!   mount. Whichever it is, the shard then notes nothing any more.
-//! - The daemon opens no file: the client writes the trace, with the rights of whoever started it.
+//! - The daemon opens no file: the client writes the trace, with the rights of its user.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -61,7 +61,7 @@ impl Token {
     }
 }
 
-/// Whether somebody said a secret. A nearly right answer takes as long as a wrong one.
+/// Whether a request has a secret. A nearly right answer takes as long as a wrong one.
 fn is_secret(secret: &[u8], said: &[u8]) -> bool {
     let differs = secret.iter().enumerate().fold(secret.len() ^ said.len(), |differs, (at, byte)| {
         differs | usize::from(byte ^ said.get(at).copied().unwrap_or_default())

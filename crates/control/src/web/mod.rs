@@ -3,7 +3,7 @@
 //! headpond has this code of its own because it is so little: a few threads, one request for each connection, each
 //! bounded in time and in bytes, and no more of HTTP than GET and one POST (a token). No request changes anything.
 //!
-//! Keeps true: a client on another machine must show a token, and a web page of somebody else gets nothing from a
+//! Keeps true: a client on another machine must show a token, and a web page from elsewhere gets nothing from a
 //! browser on this one (`access.rs`). Uses `service`, `history`, `numbers`, `refusal` and `wording`.
 
 mod access;

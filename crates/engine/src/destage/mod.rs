@@ -8,7 +8,7 @@
 //! - One job at a time works on an object, and none while a change goes there directly.
 //!
 //! It is an elevator: objects in order, blocks in order, neighbours merged, and over gaps where that is
-//! cheaper (`gap.rs`). A governor sets the pace (`governor.rs`); a flush, and whoever waits for an object, are
+//! cheaper (`gap.rs`). A governor sets the pace (`governor.rs`); a flush, and what waits for an object, are
 //! served as fast as the origin takes it. The origin is shared with misses, which come first.
 //!
 //! [`Destage`] is its state, which nobody else reaches; [`Destaging`] is that with what of the engine it is given.

@@ -35,7 +35,7 @@ impl Engine {
             if known.trust.is_changed_directly() {
                 known.past.may_have_been_made();
             }
-            // Whoever recovers gives the shard the files of dirty objects before anything else.
+            // Recovery gives the shard the files of dirty objects before anything else.
             known.attached = true;
             known.was_left_dirty();
             self.destage.note(id);

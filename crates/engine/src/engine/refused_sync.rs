@@ -4,8 +4,8 @@
 //! Invariants:
 //! - What the pool has as clean of an object goes in the same step in which the engine hears that the origin may have
 //!   lost changes that went there directly, from memory and from the log. Its dirty data stays.
-//! - Whoever keeps copies above the engine is told so in the same step, before anybody hears of the error.
-//! - A job that was writing meanwhile fails, whoever heard: what it wrote stays dirty and is written again.
+//! - A layer above the engine that keeps copies is told so in the same step, before a program hears of the error.
+//! - A job that was writing meanwhile fails, too: what it wrote stays dirty and is written again.
 //! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever
 //!   comes first; or until the file was closed, opened again and synced well, or is gone.
 
@@ -17,7 +17,7 @@ use crate::locks::Span;
 use crate::store::object::Object;
 
 impl Engine {
-    /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.
+    /// The origin failed to sync the file. That concerns others, too, than the request that asked for it.
     pub(crate) fn origin_refused_sync(&mut self, object: ObjectId, errno: Errno) {
         let destages = self.destage.fail_jobs(object, errno);
         let known = self.store.known(object);

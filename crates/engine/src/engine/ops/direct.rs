@@ -167,7 +167,7 @@ impl Engine {
         let known = self.store.known(object);
         known.past.ends();
         known.loses_origin_size();
-        // Whoever reads what is there of it, and syncs, counts on it.
+        // A program that reads what is there of it, and syncs, counts on it.
         known.past.note_made();
         self.size_counts_here(object);
         self.destage.hurry(object);

@@ -46,8 +46,8 @@ impl Engine {
         let known = self.store.known(op.object);
         match change {
             Change::Allocate { .. } if !known.space.keeps() => op.allocated,
-            // Blocks of which a part becomes zeros have their space, unless the origin writes nothing in place. Whoever
-            // asks for the first time learns which it is.
+            // Blocks of which a part becomes zeros have their space, unless the origin writes nothing in place. The
+            // first request that asks learns which it is.
             Change::Zero { offset, len, .. } => {
                 counts || known.space.has_answered() || edges(*offset, *len, known.state.size).next().is_none()
             }
