@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::browser::Browser;
 use crate::numbers::free_port;
 use crate::pond::{Pond, SIZE, pattern, run, wait_until, write_and_sync};
+use crate::several_devices::{fault, mount_over};
 
 /// What a path answers, with its head.
 fn ask(port: u16, request: &str) -> std::io::Result<String> {
@@ -92,6 +93,28 @@ fn in_a_browser_the_figures_are_those_of_status_and_a_daemon_that_is_gone_is_sai
     assert!(browser.text("#events").contains("dirty-threshold"), "those from before are there");
     assert_eq!(browser.text("#alerts"), "");
     pond.unmount(&["--keep-dirty"]).ok();
+}
+
+#[test]
+fn a_browser_sees_that_a_device_is_lost_and_what_to_do() {
+    let pond = Pond::new();
+    let address = format!("127.0.0.1:{}", free_port());
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none", "--http", &address]).ok();
+    let Some(mut browser) = Browser::open(&format!("http://{address}/")) else { return };
+    browser.wait_for_figures();
+    assert_eq!(browser.text("#alerts"), "");
+    browser.value("document.querySelector('#devices-part').open = true");
+    let devices = browser.text("#devices");
+    assert!(devices.matches("ONLINE").count() == 2 && devices.contains("flash2"), "{devices}");
+    fault(&pond, "flash2", "cut");
+    write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 1));
+    wait_until("the page says so", || {
+        let alerts = browser.text("#alerts");
+        alerts.contains("The pool is degraded") && alerts.contains("headpond pool add")
+    });
+    assert!(browser.text("#devices").contains("FAULTED"), "{}", browser.text("#devices"));
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    pond.unmount(&[]).ok();
 }
 
 #[test]

@@ -125,6 +125,7 @@ function drawTrouble() {
   if (now) {
     const s = now.status, m = now.metrics;
     if (s.flash_failed) alerts.push(['bad', 'The flash has failed: the pool caches nothing more, and writes go to the origin.']);
+    if (now.pool.state === 'DEGRADED') alerts.push(['warn', `The pool is degraded: ${now.pool.exposed_bytes ? `${bytes(now.pool.exposed_bytes)} of dirty data have one copy.` : 'a device is out of it.'} ${now.pool.actions.join(' ')}`]);
     if (s.claim_lost) alerts.push(['bad', s.claim_lost]);
     if (s.lost_blocks) alerts.push(['bad', `${bytes(m.lost_bytes_total)} of dirty data could not be read back from flash.`]);
     if (s.origin_silent_seconds) alerts.push(['warn', `The origin has not answered for ${duration(s.origin_silent_seconds)}; the pool still serves what it has.`]);
@@ -198,6 +199,12 @@ function drawNow() {
   $('pool-note').replaceChildren(figure('used_bytes', s.used_bytes, `${bytes(stored)} of ${bytes(s.capacity_bytes)} in use`),
     s.packed_bytes ? `, compressed from ${bytes(s.used_bytes)}` : '', ` · ${some(m.known_files, 'file')} known`);
   $('working-set').textContent = workingSet(now.working_set, share);
+  const devices = now.pool.members;
+  $('devices-part').hidden = devices.length < 2;
+  const columns = ['Device', 'State', 'Size', 'In use', 'Dirty', 'Errors'];
+  fill('devices', el('thead', {}, el('tr', {}, ...columns.map(name => el('th', { scope: 'col' }, name)))),
+    el('tbody', {}, ...devices.map(one => el('tr', {}, el('th', { scope: 'row' }, one.flash || `member ${one.member}`), el('td', {}, one.state),
+      ...[one.size_bytes, one.used_bytes, one.dirty_bytes].map(value => el('td', {}, bytes(value))), el('td', {}, count(one.errors))))));
   const names = Object.keys(now.settings);
   fill('settings', el('tbody', {}, ...names.map(name => el('tr', {}, el('th', { scope: 'row' }, name), el('td', {}, now.settings[name])))));
 }

@@ -35,6 +35,7 @@ pub(super) fn now(service: &Service) -> Value {
         "latency": latency(&numbers),
         "metrics": numbers.metrics,
         "settings": numbers.settings,
+        "pool": service.pool_shown(),
         "status": status,
     })
 }
