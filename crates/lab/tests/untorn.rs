@@ -32,7 +32,7 @@ fn options(kind: Kind, flash: FlashAtKill, rounds: u64) -> Options {
 
 /// Rounds that all lose what was not synced. Returns what the server had written in all of them.
 fn survives(kind: Kind) -> Pages {
-    let options = options(kind, FlashAtKill::LosesUnsynced, machine::number("HEADPOND_UNTORN_ROUNDS", 25));
+    let options = options(kind, FlashAtKill::LosesUnsynced, machine::number("HEADPOND_UNTORN_ROUNDS", 18));
     let directory = scratch();
     let (mut survived, mut all) = (0, Pages::default());
     let outcome = kill::run(&machine::headpond(), directory.path(), &options, |round| {
