@@ -41,8 +41,8 @@ pub(crate) struct Membership {
     tell_again_at: Option<Nanos>,
     /// Who asked for a change, and for which. Answered when it is done.
     asked: Option<(RequestId, MembersChange)>,
-    /// The same of one that waits for the list that is being written, of a lost member.
-    waiting: Option<(RequestId, MembersChange)>,
+    /// It waits for the list that is being written, of a lost member.
+    waits: bool,
 }
 
 impl Membership {
@@ -52,7 +52,7 @@ impl Membership {
         // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
         let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
         let empties = has_emptied(&wanted);
-        Self { wanted, stage, empties, tell_again_at: None, asked: None, waiting: None }
+        Self { wanted, stage, empties, tell_again_at: None, asked: None, waits: false }
     }
 
     /// The list that is wanted.
@@ -62,7 +62,7 @@ impl Membership {
 
     /// Whether there is nothing to be done, or a step is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.is_settled() || self.asked.is_none() && !self.empties
+        !self.is_settled() || self.asked().is_none() && !self.empties
     }
 
     /// Whether slots are to be emptied: of a member that is to go, or that is to be smaller.
@@ -122,42 +122,33 @@ impl Membership {
         (self.stage == Stage::Telling).then(|| self.wanted.generation())
     }
 
-    /// A request asks for a change.
+    /// A request asks for a change, which has begun, or `waits` for the list that is being written.
     ///
     /// # Panics
     /// When another is under way.
-    pub(crate) fn ask(&mut self, request: RequestId, change: MembersChange) {
+    pub(crate) fn ask(&mut self, request: RequestId, change: MembersChange, waits: bool) {
         assert!(self.asked.is_none(), "one change of the members at a time");
-        self.asked = Some((request, change));
+        (self.asked, self.waits) = (Some((request, change)), waits);
     }
 
-    /// A request for a change has to wait.
-    ///
-    /// # Panics
-    /// When another one waits.
-    pub(crate) fn wait(&mut self, request: RequestId, change: MembersChange) {
-        assert!(self.waiting.is_none(), "one change of the members at a time");
-        self.waiting = Some((request, change));
-    }
-
-    /// The change that waits, if it may begin.
+    /// The change that waits, if it may begin. It is to be asked for anew.
     pub(crate) fn take_ready(&mut self) -> Option<(RequestId, MembersChange)> {
-        if self.is_settled() { self.waiting.take() } else { None }
-    }
-
-    /// The change that waits is taken back: who asked for it.
-    pub(crate) fn take_waiting(&mut self) -> Option<RequestId> {
-        self.waiting.take().map(|(request, _)| request)
+        if self.waits && self.is_settled() { self.asked.take() } else { None }
     }
 
     /// Whether a change is under way, or waits.
     pub(crate) const fn is_busy(&self) -> bool {
-        self.asked.is_some() || self.waiting.is_some()
+        self.asked.is_some()
     }
 
-    /// The change that was asked for.
+    /// Whether a change waits.
+    pub(crate) const fn waits(&self) -> bool {
+        self.waits && self.asked.is_some()
+    }
+
+    /// The change that was asked for, and has begun.
     pub(crate) fn asked(&self) -> Option<MembersChange> {
-        self.asked.map(|(_, change)| change)
+        self.asked.filter(|_| !self.waits).map(|(_, change)| change)
     }
 
     /// The change is done, or cannot be: who asked for it.

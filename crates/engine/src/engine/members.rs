@@ -70,14 +70,14 @@ impl Engine {
             Err(Errno::BUSY)
         } else if !self.membership.is_settled() {
             // A member was lost just now: the list without it comes first.
-            return self.membership.wait(id, change);
+            return self.membership.ask(id, change, true);
         } else if !self.store.takes_writes() {
             Err(Errno::IO)
         } else {
             self.begin_members_change(change)
         };
         match begun {
-            Ok(()) => self.membership.ask(id, change),
+            Ok(()) => self.membership.ask(id, change, false),
             Err(errno) => self.answer(id, Reply::Failed(errno)),
         }
     }
@@ -148,14 +148,11 @@ impl Engine {
 
     /// Takes back what is under way.
     pub(crate) fn cancel_members_change(&mut self, id: RequestId) {
-        if let Some(request) = self.membership.take_waiting() {
-            self.answer(request, Reply::Failed(Errno::CANCELED));
-            return self.answer(id, Reply::Done);
-        }
-        let Some(change) = self.membership.asked().filter(|_| self.membership.is_settled()) else {
+        let begun = self.membership.asked().filter(|_| self.membership.is_settled());
+        if begun.is_none() && !self.membership.waits() {
             return self.answer(id, Reply::Failed(Errno::NOENT));
-        };
-        if let MembersChange::Remove(member) | MembersChange::Shrink { member, .. } = change
+        }
+        if let Some(MembersChange::Remove(member) | MembersChange::Shrink { member, .. }) = begun
             && let Some(row) = self.membership.wanted().get(member).copied()
         {
             if row.state == MemberState::Emptied {
@@ -186,7 +183,7 @@ impl Engine {
             self.tell_of_members(generation);
         }
         if !self.store.takes_writes()
-            && let Some(request) = self.membership.take_asked().or_else(|| self.membership.take_waiting())
+            && let Some(request) = self.membership.take_asked()
         {
             return self.answer(request, Reply::Failed(Errno::IO));
         }
