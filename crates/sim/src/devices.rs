@@ -43,7 +43,7 @@ impl Device {
         Self { flash: SimFlash::new(bytes), health: Health::Well, slowness, taken_out: false }
     }
 
-    fn is_away(&self) -> bool {
+    pub(crate) fn is_away(&self) -> bool {
         self.health == Health::Away
     }
 

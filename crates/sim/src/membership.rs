@@ -205,28 +205,26 @@ impl Sim<'_> {
     /// A start was refused. Returns whether that is right, because a member is missing whose loss costs data: the
     /// operator then brings the device back.
     pub(crate) fn brings_back_missing(&mut self, why: &str) -> bool {
-        let missing = self.world.flash.missing();
-        if !self.world.losses.uncovered || missing.is_empty() {
-            return false;
-        }
-        self.world.trace(|| format!("refused without devices {missing:?}, which come back: {why}"));
-        for index in missing {
-            self.world.flash.all_mut()[index].health = Health::Well;
-        }
-        true
+        self.plugs_in_anew(why, |device| device.is_away() && !device.taken_out)
     }
 
     /// A start was refused, because no device takes what an earlier life left in memory. Returns whether some refuse
     /// writes: they take them again, once the operator has plugged them in anew.
-    pub(crate) fn mends_refusing(&mut self) -> bool {
-        let refusing = |device: &Device| device.health == Health::RefusesWrites;
-        let any = self.world.losses.uncovered && self.world.flash.all().iter().any(refusing);
-        if any {
-            self.world.trace(|| "refused: devices that refuse writes are plugged in anew".into());
-            let all = self.world.flash.all_mut().iter_mut();
-            all.filter(|device| refusing(device)).for_each(|device| device.health = Health::Well);
+    pub(crate) fn mends_refusing(&mut self, why: &str) -> bool {
+        self.plugs_in_anew(why, |device| device.health == Health::RefusesWrites)
+    }
+
+    fn plugs_in_anew(&mut self, why: &str, which: impl Fn(&Device) -> bool) -> bool {
+        let all = self.world.flash.all();
+        let found: Vec<usize> = (0..all.len()).filter(|index| which(&all[*index])).collect();
+        if !self.world.losses.uncovered || found.is_empty() {
+            return false;
         }
-        any
+        self.world.trace(|| format!("refused; devices {found:?} are plugged in anew: {why}"));
+        for index in found {
+            self.world.flash.all_mut()[index].health = Health::Well;
+        }
+        true
     }
 
     /// A member vanishes in the midst of a start. What the start has found, if it goes on without it.

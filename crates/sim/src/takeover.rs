@@ -98,7 +98,8 @@ impl Sim<'_> {
                 }
                 if left.writes.iter().any(|write| write.places.iter().all(|at| refused.contains(&at.member))) {
                     // As control does: the memory stays as it is, and the start is refused.
-                    if self.mends_refusing() || self.brings_back_missing("no device took what is left in memory") {
+                    let why = "no device took what is left in memory";
+                    if self.mends_refusing(why) || self.brings_back_missing(why) {
                         continue;
                     }
                     return Err("no device takes what is left in memory, and no fault can explain it".to_owned());
