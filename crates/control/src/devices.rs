@@ -71,9 +71,9 @@ impl PoolDevices {
         here.or_else(gone).unwrap_or_default()
     }
 
-    /// The open file of a member, if it is here.
-    pub(crate) fn file_of(&self, member: MemberId) -> Option<Arc<File>> {
-        self.lists().here.iter().find(|device| device.member == member).map(|device| device.file.clone())
+    /// A member, if it is here.
+    pub(crate) fn of(&self, member: MemberId) -> Option<PoolDevice> {
+        self.lists().here.iter().find(|device| device.member == member).cloned()
     }
 
     /// Whether a member is here.

@@ -19,6 +19,7 @@ mod origin;
 mod ownership;
 mod pool;
 mod process;
+mod random;
 mod refusal;
 mod service;
 mod settings;

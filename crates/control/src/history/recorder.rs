@@ -9,7 +9,7 @@ use headpond_format::{Geometry, HISTORY_BYTES, HistoryArea, HistoryEvent, Histor
 
 use super::event::EventKind;
 use super::look::{Look, Values, join};
-use crate::devices::PoolDevices;
+use crate::devices::{PoolDevice, PoolDevices};
 use crate::process::log::log_line;
 use crate::wording::clock::unix_seconds;
 
@@ -230,7 +230,7 @@ impl History {
         drop(state);
         let Some(place) = &self.0.place else { return };
         // Only as long as this takes: a file that stays open keeps the lock of a device that leaves.
-        let Some(file) = place.devices.file_of(place.member) else { return };
+        let Some(PoolDevice { file, .. }) = place.devices.of(place.member) else { return };
         for (at, block) in changed {
             // Aligned memory for the flash, which may be open without the page cache.
             let block = BufMut::copy_of(&block).freeze();
@@ -285,7 +285,6 @@ mod tests {
     use headpond_shard::ShardStats;
 
     use super::*;
-    use crate::devices::PoolDevice;
 
     const POOL: PoolId = PoolId([3; 16]);
 

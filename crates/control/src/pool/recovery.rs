@@ -17,7 +17,6 @@ use headpond_engine::{
 };
 use headpond_format::{Geometry, GeometryError, Identity, MemberName, Members, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::flashes::{FlashesContent, HeldFlashes};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
@@ -26,6 +25,7 @@ use crate::ownership::{
     Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, hex, judge,
 };
 use crate::process::{Step, Waiting, boot};
+use crate::random::random;
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
 use crate::wording::clock::utc;
@@ -166,10 +166,10 @@ pub(crate) fn make_ready(
                     "the pool cached {before} before; headpond drops what does not belong to this origin"
                 ));
             }
-            (kept(found, flash, planted)?, random()?)
+            (kept(found, flash, planted)?, random("a new key")?)
         }
         Ownership::Format => {
-            let key = random()?;
+            let key = random("a new key")?;
             let mode = plan.mode.unwrap_or_default();
             format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
             (flash.read_again(planted)?, key)
@@ -212,7 +212,7 @@ pub(crate) fn make_ready(
     flash.allocate()?;
     flash.heal_superblocks(&mut notes);
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
-    let id = random()?;
+    let id = random("a new key")?;
     let claim = Claim {
         epoch: recovered.epoch().0,
         id: hex(&id),
@@ -341,10 +341,10 @@ fn held(recovered: &Recovered) -> PoolHeld {
 }
 
 fn format(flash: &mut HeldFlashes, origin: OriginName, plan: &PoolPlan, mode: CacheMode) -> Result<(), Refusal> {
-    let pool = PoolId(random()?);
+    let pool = PoolId(random("a new key")?);
     let mut devices = Vec::new();
     for one in flash.for_format() {
-        devices.push((MemberName(random()?), one.prepare_format(plan.size)?));
+        devices.push((MemberName(random("a new key")?), one.prepare_format(plan.size)?));
     }
     let path = |bytes: u64| {
         let place = devices.iter().position(|(_, found)| *found == bytes).unwrap_or(0);
@@ -662,15 +662,4 @@ fn time(at: UnixNanos) -> String {
 
 fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
-}
-
-fn random() -> Result<[u8; 16], Refusal> {
-    let mut bytes = [0; 16];
-    match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
-        Ok(16) => Ok(bytes),
-        other => Err(Refusal::Failed {
-            doing: "get random bytes for a new key".to_owned(),
-            error: other.err().map_or_else(|| std::io::Error::other("too few"), Into::into),
-        }),
-    }
 }

@@ -19,12 +19,12 @@ use headpond_device::Fill;
 use headpond_engine::{MemberShown, MembersChange, Reply, Request};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::devices::{PoolDevice, PoolDevices};
 use crate::ownership::{Marker, MarkerMember, SharedMarker};
 use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
+use crate::random::random;
 use crate::refusal::Refusal;
 use crate::wording::Size;
 
@@ -249,11 +249,7 @@ impl PoolMembers {
                 Size(start + self.segment_bytes())
             ),
         })?;
-        let mut name = [0; 16];
-        if getrandom(&mut name[..], GetRandomFlags::empty()) != Ok(16) {
-            let error = std::io::Error::other("too few");
-            return Err(Refusal::Failed { doing: "get random bytes for the name of a device".to_owned(), error });
-        }
+        let name = random("the name of a device")?;
         Ok((flash, Member { name: MemberName(name), state: MemberState::InUse, slots, used: slots, bytes, start }))
     }
 
@@ -340,8 +336,7 @@ impl PoolMembers {
     /// # Errors
     /// Why it stays as it is, in words.
     pub(crate) fn grow(&self, member: MemberId, bytes: u64) -> Result<(), String> {
-        let device = self.devices.all().into_iter().find(|device| device.member == member);
-        let device = device.ok_or_else(|| "it is not here".to_owned())?;
+        let device = self.devices.of(member).ok_or_else(|| "it is not here".to_owned())?;
         let shown = device.path.display();
         let is_file = device.file.metadata().map_err(|error| format!("{shown}: {error}"))?.is_file();
         if is_file {
@@ -372,8 +367,7 @@ impl PoolMembers {
             return Err(errno);
         }
         self.devices.resize(member, bytes);
-        let device = self.devices.all().into_iter().find(|device| device.member == member);
-        if let Some(device) = device {
+        if let Some(device) = self.devices.of(member) {
             let shown = device.path.display();
             if device.file.metadata().is_ok_and(|file| file.is_file())
                 && let Err(error) = device.file.set_len(bytes).and_then(|()| device.file.sync_all())
@@ -433,8 +427,7 @@ impl PoolMembers {
     /// A member has left in order.
     fn left(&self, member: MemberId) {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
-        let device = self.devices.all().into_iter().find(|device| device.member == member);
-        if let Some(device) = device
+        if let Some(device) = self.devices.of(member)
             && let Err(error) = wipe(&device.file)
         {
             log_line(format_args!(

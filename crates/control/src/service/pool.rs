@@ -53,7 +53,7 @@ impl Service {
         let seen = self.members.seen(&stats);
         let exposed_bytes = exposed_blocks(&stats) * BLOCK_U64;
         let failed = stats.engine.flash_failed != 0;
-        let state = self.pool_state(&stats);
+        let state = state_in_a_word(failed, seen.iter().any(|member| member.state.is_lost()) || exposed_bytes > 0);
         PoolShown {
             mountpoint: self.mountpoint(),
             pool: self.members.pool.to_string(),
@@ -69,12 +69,8 @@ impl Service {
 
     /// The state of the pool in a word.
     pub(crate) fn pool_state(&self, stats: &ShardStats) -> &'static str {
-        let lost = self.members.lost(stats) > 0;
-        match (stats.engine.flash_failed != 0, lost || exposed_blocks(stats) > 0) {
-            (true, _) => "FAULTED",
-            (false, true) => "DEGRADED",
-            (false, false) => "ONLINE",
-        }
+        let degraded = self.members.lost(stats) > 0 || exposed_blocks(stats) > 0;
+        state_in_a_word(stats.engine.flash_failed != 0, degraded)
     }
 
     fn member_shown(&self, seen: &SeenMember) -> PoolMemberShown {
@@ -382,6 +378,14 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// How often it asks. A list that cannot be noted beside the origin holds the next change up.
 const TRIES: u32 = 600;
+
+const fn state_in_a_word(failed: bool, degraded: bool) -> &'static str {
+    match (failed, degraded) {
+        (true, _) => "FAULTED",
+        (false, true) => "DEGRADED",
+        (false, false) => "ONLINE",
+    }
+}
 
 fn remove(members: &PoolMembers, member: MemberId, flash: &Path) -> Result<(), Stopped> {
     for _ in 0..TRIES {
