@@ -77,16 +77,11 @@ impl Estimate {
 impl DirtyBar {
     /// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
     pub fn new(doing: &'static str, quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}, {binary_bytes_per_sec}, {eta} to go");
-            if let Ok(style) = style {
-                bar.set_style(style.progress_chars("=> "));
-            }
+        let bar = on_terminal(quiet, "{prefix} [{bar:30}] {msg}, {binary_bytes_per_sec}, {eta} to go");
+        if let Some(bar) = &bar {
             bar.set_prefix(doing);
             bar.set_message("looking");
-            bar
-        });
+        }
         Self { bar, doing, asked: if quiet { u32::MAX } else { 0 }, told_silent: 0, seen: Estimate::default() }
     }
 
@@ -226,6 +221,18 @@ fn gone_meanwhile(daemon: &Daemon, origin: &Path) -> Result<Waited, Refusal> {
     }
 }
 
+/// A bar, if there is a terminal to show it.
+fn on_terminal(quiet: bool, template: &str) -> Option<ProgressBar> {
+    if quiet || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    Some(bar)
+}
+
 /// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
 pub struct Bar {
     bar: Option<ProgressBar>,
@@ -239,13 +246,7 @@ impl Bar {
 
     /// `template` is the bar's, as of indicatif.
     pub fn new(quiet: bool, template: &str) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            bar
-        });
+        let bar = on_terminal(quiet, template);
         let line = (!quiet && bar.is_none()).then(Instant::now);
         Self { bar, line }
     }

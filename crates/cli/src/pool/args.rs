@@ -103,33 +103,11 @@ pub enum PoolCommand {
         changing: Changing,
     },
     /// Use more of a device: its file is made longer, or the device has grown
-    Grow {
-        /// The mount
-        mountpoint: PathBuf,
-        /// The new size, such as 400G
-        size: Size,
-        /// Which device, if the pool has several
-        #[arg(long, value_name = "FILE_OR_DEVICE")]
-        flash: Option<PathBuf>,
-        /// How the command waits.
-        #[command(flatten)]
-        changing: Changing,
-    },
+    Grow(Resize),
     /// Use less of a device: its end is emptied and given back
     ///
     /// Dirty data there moves to other places, or to the origin. Clean data there is dropped. A file is cut off then.
-    Shrink {
-        /// The mount
-        mountpoint: PathBuf,
-        /// The new size, such as 100G
-        size: Size,
-        /// Which device, if the pool has several
-        #[arg(long, value_name = "FILE_OR_DEVICE")]
-        flash: Option<PathBuf>,
-        /// How the command waits.
-        #[command(flatten)]
-        changing: Changing,
-    },
+    Shrink(Resize),
     /// Wait until nothing is under way, and dirty data has the copies that it should have
     Wait {
         /// The mount
@@ -141,6 +119,21 @@ pub enum PoolCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// The arguments of `headpond pool grow` and `shrink`.
+#[derive(Args, Debug)]
+pub struct Resize {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// The new size, such as 400G
+    pub size: Size,
+    /// Which device, if the pool has several
+    #[arg(long, value_name = "FILE_OR_DEVICE")]
+    pub flash: Option<PathBuf>,
+    /// How the command waits.
+    #[command(flatten)]
+    pub changing: Changing,
 }
 
 /// How a device is made that joins.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headpond_control::{Answer, ClientCommand, Daemon, PoolChange, PoolShown, Refusal, Size};
 
 pub use self::args::PoolArgs;
-use self::args::{Changing, PoolCommand};
+use self::args::{Changing, PoolCommand, Resize};
 use crate::ask::confused;
 use crate::output::{print, print_json};
 
@@ -43,15 +43,14 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
             let (size, format) = (making.size.map(bytes), making.format);
             change_pool(mountpoint, PoolChange::Replace { old: None, new: absolute(new)?, size, format }, changing)
         }
-        PoolCommand::Shrink { mountpoint, size, flash, changing } => {
-            let flash = flash.as_deref().map(absolute).transpose()?;
-            change_pool(mountpoint, PoolChange::Shrink { flash, bytes: size.0 }, changing)
-        }
-        PoolCommand::Grow { mountpoint, size, flash, changing } => {
-            let flash = flash.as_deref().map(absolute).transpose()?;
-            change_pool(mountpoint, PoolChange::Grow { flash, bytes: size.0 }, changing)
-        }
+        PoolCommand::Shrink(to) => resize(to, |flash, bytes| PoolChange::Shrink { flash, bytes }),
+        PoolCommand::Grow(to) => resize(to, |flash, bytes| PoolChange::Grow { flash, bytes }),
     }
+}
+
+fn resize(to: &Resize, change: impl FnOnce(Option<PathBuf>, u64) -> PoolChange) -> Result<(), Refusal> {
+    let flash = to.flash.as_deref().map(absolute).transpose()?;
+    change_pool(&to.mountpoint, change(flash, to.size.0), &to.changing)
 }
 
 const fn bytes(size: Size) -> u64 {
