@@ -214,11 +214,8 @@ fn run_unseen(arguments: &Unseen) -> Result<()> {
             return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", work.name())));
         }
         let options = unseen::Options { work, kills: arguments.kills, pace: arguments.pace, seed: arguments.seed };
-        let directory = scratch("headpond-unseen-", &arguments.scratch)?;
-        let outcome = unseen::run(&headpond, directory.path(), &options);
-        let pauses =
-            outcome.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
-        println!("{}: {pauses}", work.name());
+        let run = |directory: &Path| unseen::run(&headpond, directory, &options);
+        println!("{}: {}", work.name(), in_scratch("headpond-unseen-", &arguments.scratch, run)?);
     }
     Ok(())
 }
@@ -251,11 +248,8 @@ fn run_pulls(arguments: &Pulls) -> Result<()> {
             return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", kind.name())));
         }
         let options = pulls::Options { kind, pulls: arguments.pulls, seed: arguments.seed };
-        let directory = scratch("headpond-pulls-", &arguments.scratch)?;
-        let outcome = pulls::run(&headpond, directory.path(), &options);
-        let pulled =
-            outcome.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
-        println!("{}: {pulled}", kind.name());
+        let run = |directory: &Path| pulls::run(&headpond, directory, &options);
+        println!("{}: {}", kind.name(), in_scratch("headpond-pulls-", &arguments.scratch, run)?);
     }
     Ok(())
 }
@@ -296,9 +290,8 @@ fn run_conformance(arguments: &Conformance) -> Result<()> {
         fio_files: arguments.fio_files,
         seed: arguments.seed,
     };
-    let directory = scratch("headpond-", &arguments.scratch)?;
-    let report = conformance::run(&headpond, directory.path(), &options, |line| println!("{line}"));
-    let report = report.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
+    let run = |directory: &Path| conformance::run(&headpond, directory, &options, |line| println!("{line}"));
+    let report = in_scratch("headpond-", &arguments.scratch, run)?;
     println!(
         "\nconformance, seed {}: {} fsx operations in {} runs, {} files of fio verified on the mount and at the \
          origin, pjdfstest in {} modes without a failure that the origin's file system does not have",
@@ -427,6 +420,12 @@ fn run_soak(arguments: &Soak) -> Result<()> {
             Err(failure)
         }
     }
+}
+
+/// Runs something in a scratch directory, which stays if that fails.
+fn in_scratch<T>(prefix: &str, parent: &Path, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let directory = scratch(prefix, parent)?;
+    run(directory.path()).inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))
 }
 
 fn scratch(prefix: &str, parent: &Path) -> Result<TempDir> {
