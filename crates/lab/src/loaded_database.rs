@@ -78,7 +78,7 @@ fn load<D>(
     clients.wait_for(1)?;
     let outcome = disturb(mount, &mut || no_error(&clients, &mut load));
     let outcome = outcome.and_then(|done| {
-        // Before the load is told to end: a server may call that an error.
+        // While the load still runs: a server may log its end as an error.
         errors.none()?;
         load.terminate(LAST_MAX)?;
         clients.wait_for(clients.committed() + AFTERWARDS)?;

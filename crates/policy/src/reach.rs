@@ -30,7 +30,7 @@ impl Regrets {
     /// Parts of [`Regrets::missed`].
     pub const PARTS: usize = 16;
     /// Parts for each size of the cache.
-    pub const PER_CACHE: usize = 8;
+    const PER_CACHE: usize = 8;
 
     /// Misses that a cache larger by so many parts would have saved.
     ///

@@ -34,7 +34,7 @@ pub fn fault(pond: &Pond, flash: &str, faults: &str) {
     run(["fault".as_ref(), mnt.as_os_str(), faults.as_ref(), "--flash".as_ref(), flash.as_os_str()]).ok();
 }
 
-/// Writes and syncs blocks of one file until it is told to end, and reads each back. Returns what the file holds.
+/// Writes and syncs blocks of one file, and reads each back, until `end` is set. Returns what the file holds then.
 pub fn write_and_verify(path: &std::path::Path, end: &AtomicBool) -> Vec<u8> {
     const BLOCKS: usize = 512;
     let mut holds = pattern(BLOCKS * 4096, 1);

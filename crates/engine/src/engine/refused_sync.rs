@@ -4,7 +4,7 @@
 //! Invariants:
 //! - What the pool has as clean of an object goes in the same step in which the engine hears that the origin may have
 //!   lost changes that went there directly, from memory and from the log. Its dirty data stays.
-//! - A layer above the engine that keeps copies is told so in the same step, before a program hears of the error.
+//! - A layer above the engine that keeps copies learns of the error in the same step, and before any program does.
 //! - A job that was writing meanwhile fails, too: what it wrote stays dirty and is written again.
 //! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever
 //!   comes first; or until the file was closed, opened again and synced well, or is gone.
