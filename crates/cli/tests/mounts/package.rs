@@ -76,11 +76,17 @@ fn the_packages_install_the_program_its_helpers_pages_and_units() {
     }
     run("bash", [OsStr::new("-n"), root.join("usr/share/bash-completion/completions/headpond").as_os_str()]).ok();
     if !lacks("rpmbuild", "rpm") {
-        let listed = run("rpm", [OsStr::new("-qpl"), with_end(&packages, "rpm").as_os_str()]);
+        let rpm = with_end(&packages, "rpm");
+        let listed = run("rpm", [OsStr::new("-qpl"), rpm.as_os_str()]);
         listed.ok().refused(
             0,
             &["/usr/bin/headpond\n", "/usr/sbin/mount.headpond\n", "/etc/headpond\n", "/grafana/headpond.json\n"],
         );
+        let scripts = run("rpm", [OsStr::new("-qp"), OsStr::new("--scripts"), rpm.as_os_str()]);
+        scripts.ok().refused(0, &["headpond upgrade MOUNTPOINT", "first unmount these"]);
+        if has_root("to install a package") {
+            rpm_comes_and_goes(rpm, &dir.path().join("installed-rpm"));
+        }
     }
     if !lacks("lintian", "lintian") {
         run("lintian", [OsStr::new("--fail-on"), OsStr::new("error"), deb.as_os_str()]).ok();
@@ -90,7 +96,25 @@ fn the_packages_install_the_program_its_helpers_pages_and_units() {
     }
 }
 
-/// Installs a package, again as an upgrade, and removes it.
+/// Installs an RPM, again as an upgrade, examines what is there, and removes it.
+fn rpm_comes_and_goes(package: &Path, root: &Path) {
+    fs::create_dir_all(root).unwrap();
+    let rpm = |arguments: &[&OsStr]| {
+        // There is no shell in that directory, and no C library.
+        let options = ["--root", root.to_str().unwrap(), "--dbpath", "/var/lib/rpm", "--nodeps", "--noscripts"];
+        run("rpm", options.map(OsStr::new).iter().chain(arguments))
+    };
+    rpm(&["-U".as_ref(), package.as_os_str()]).ok();
+    let own = root.join("etc/headpond/mysql.conf");
+    fs::write(&own, "ORIGIN=/slow/mysql\n").unwrap();
+    rpm(&["-U".as_ref(), "--replacepkgs".as_ref(), package.as_os_str()]).ok();
+    run(root.join("usr/bin/headpond"), ["--version"]).ok();
+    rpm(&["-V".as_ref(), "headpond".as_ref()]).ok();
+    rpm(&["-e".as_ref(), "headpond".as_ref()]).ok();
+    assert!(!root.join("usr/bin/headpond").exists() && own.exists());
+}
+
+/// Installs a Debian package, again as an upgrade, and removes it.
 fn comes_and_goes(deb: &Path, root: &Path) {
     for directory in ["updates", "info"] {
         fs::create_dir_all(root.join("var/lib/dpkg").join(directory)).unwrap();

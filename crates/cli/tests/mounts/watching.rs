@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use crate::lacking::lacks_nothing;
 use crate::numbers::{free_port, http_get};
-use crate::pond::{Pond, SIZE, run};
+use crate::pond::{Pond, SIZE, Said, run};
 
 fn packaged(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file)
@@ -60,53 +62,59 @@ fn the_dashboard_is_json_and_each_panel_asks_for_something() {
     }
 }
 
-/// The key and the value of each line, with the line's depth. Reads the part of YAML that the rules use: maps and
-/// lists in blocks, and values on their key's line.
-fn lines_of(yaml: &str) -> Result<Vec<(usize, &str, &str)>, String> {
-    let lines = yaml.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
-    lines
-        .map(|line| {
-            let text = line.trim_start();
-            let (depth, text) = (line.len() - text.len(), text.strip_prefix("- ").unwrap_or(text));
-            let (key, value) = text.split_once(':').ok_or_else(|| format!("no key: {line}"))?;
-            let value = value.trim_start();
-            let inside = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-            let plain = !value.starts_with(['"', '\'', '{', '[', '>', '|', '&', '*', '%', '@', '`', '-'])
-                && !value.contains(": ")
-                && !value.contains(" #");
-            let fits = inside.map_or(plain, |inside| !inside.contains(['"', '\\']));
-            let word = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
-            if depth % 2 == 0 && word && fits {
-                Ok((depth, key, value))
-            } else {
-                Err(format!("not as expected: {line}"))
-            }
-        })
-        .collect()
+/// Prometheus' own program, from the set-up of `./test` or installed.
+fn promtool() -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/promtool");
+    let here = [built, "promtool".into()].into_iter().find(|path| Command::new(path).arg("--version").output().is_ok());
+    lacks_nothing(here.is_none().then_some("promtool (Debian: package prometheus)")).then_some(here).flatten()
 }
 
 #[test]
-fn the_rules_are_yaml_and_each_alert_says_what_is_wrong_and_what_to_do() {
-    let file = packaged("prometheus/headpond.rules.yml");
-    let text = fs::read_to_string(&file).unwrap();
-    let lines = lines_of(&text).unwrap();
-    assert_eq!(lines[..3], [(0, "groups", ""), (2, "name", "headpond"), (4, "rules", "")]);
-    let alerts: Vec<_> = lines[3..].split_inclusive(|line| line.1 == "description").collect();
-    assert!(alerts.len() >= 7, "{alerts:?}");
-    for alert in alerts {
-        let of = |key: &str| alert.iter().filter(|line| line.1 == key && !line.2.is_empty()).count();
-        for key in ["alert", "expr", "severity", "summary", "description"] {
-            assert_eq!(of(key), 1, "{key}: {alert:?}");
-        }
+fn each_alert_says_what_is_wrong_and_what_to_do() {
+    let text = fs::read_to_string(packaged("prometheus/headpond.rules.yml")).unwrap();
+    let count = |key: &str| text.lines().filter(|line| line.trim_start().starts_with(key)).count();
+    let alerts = count("- alert: ");
+    assert!(alerts >= 8, "{text}");
+    for key in ["expr: ", "severity: ", "summary: ", "description: "] {
+        assert_eq!(count(key), alerts, "{key}");
     }
-    for broken in ["a: b: c", "a: \"b", "\ta: b", "a: 'b", "no key"] {
-        assert!(lines_of(broken).is_err(), "{broken}");
+}
+
+/// `alerts.yml` has for each alert a mount that it is about, and one that is well.
+#[test]
+fn prometheus_takes_the_rules_and_each_alert_fires_when_it_must_and_only_then() {
+    let Some(promtool) = promtool() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let rules = packaged("prometheus/headpond.rules.yml");
+    fs::copy(&rules, dir.path().join("headpond.rules.yml")).unwrap();
+    let cases = include_str!("alerts.yml");
+    let names = |text: &str, before: &str| -> BTreeSet<String> {
+        text.lines().filter_map(|line| line.trim_start().strip_prefix(before).map(str::to_owned)).collect()
+    };
+    let text = fs::read_to_string(&rules).unwrap();
+    assert_eq!(names(&text, "- alert: "), names(cases, "alertname: "), "each alert has its case");
+    let file = dir.path().join("alerts.yml");
+    fs::write(&file, cases).unwrap();
+    for (command, file) in [("check", &rules), ("test", &file)] {
+        Said::from(Command::new(&promtool).args([command, "rules"]).arg(file).output().unwrap()).ok();
     }
-    // Prometheus' own opinion, where it is installed. It is too large to need it everywhere.
-    match Command::new("promtool").args(["check", "rules"]).arg(&file).output() {
-        Ok(said) => assert!(said.status.success(), "{said:?}"),
-        Err(_) => eprintln!("promtool (Debian: package prometheus) is not here, and did not check the rules"),
-    }
+}
+
+#[test]
+fn prometheus_takes_what_a_mount_tells() {
+    let Some(promtool) = promtool() else { return };
+    let pond = Pond::new();
+    let port = free_port();
+    pond.mount(&["--size", SIZE, "--metrics", &format!("127.0.0.1:{port}")]).ok();
+    let page = http_get(port);
+    pond.unmount(&[]).ok();
+    let body = page.split_once("\r\n\r\n").unwrap().1;
+    let mut check = Command::new(promtool);
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = check.spawn().unwrap();
+    check.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+    let said = Said::from(check.wait_with_output().unwrap());
+    said.ok();
 }
 
 #[test]
