@@ -116,23 +116,37 @@ fn the_death_of_the_holder_is_an_error_and_no_hang_and_loses_nothing_that_was_sy
     mount.unmount().expect("it ends");
 }
 
-/// Debian 12 has Linux 6.1, which cannot send requests again (6.9 can).
-#[test]
-fn on_an_older_kernel_too_programs_see_nothing_of_kills() {
-    if !machine::lacks_nothing(Guest::missing(&["dd", "cmp", "seq"])) {
+/// Runs a script with the program of this tree in a guest of its own. It must end by telling `OK`.
+fn in_a_guest(script: &str, programs: &[&str], environment: &[(&'static str, String)]) {
+    if !machine::lacks_nothing(Guest::missing(programs)) {
         return;
     }
     let directory = machine::scratch("headpond-unseen-");
+    let program = ("HEADPOND", machine::headpond().program().display().to_string());
     let guest = Guest {
         directory: directory.path().to_owned(),
         modules: &["fuse"],
         disk_bytes: 0,
         sockets: Vec::new(),
-        script: include_str!("../src/unseen/guest.sh").to_owned(),
-        environment: vec![("HEADPOND", machine::headpond().program().display().to_string()), ("KILLS", "4".to_owned())],
+        script: script.to_owned(),
+        environment: environment.iter().cloned().chain([program]).collect(),
         limit: Duration::from_secs(180),
     };
     let mut told = Vec::new();
     guest.run(|line| told.push(line.to_owned())).unwrap_or_else(|failure| panic!("{failure}\n{}", told.join("\n")));
     assert!(told.iter().any(|line| line.starts_with("OK 6.1")), "{}", told.join("\n"));
+}
+
+/// Debian 12 has Linux 6.1, which cannot send requests again (6.9 can).
+#[test]
+fn on_an_older_kernel_too_programs_see_nothing_of_kills() {
+    in_a_guest(include_str!("../src/unseen/guest.sh"), &["dd", "cmp", "seq"], &[("KILLS", "4".to_owned())]);
+}
+
+#[test]
+fn under_systemd_the_mount_and_the_database_come_back_after_the_death_of_the_holder() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").canonicalize().expect("it is here");
+    let programs = ["/lib/systemd/systemd", "systemctl", "unshare", "nsenter", "pgrep", "cmp", "seq"];
+    let packaging = [("PACKAGING", packaging.display().to_string())];
+    in_a_guest(include_str!("../src/unseen/units.sh"), &programs, &packaging);
 }

@@ -1,0 +1,68 @@
+# In a guest with systemd: the unit of the packages, and a database that has their drop-in. The death of the worker is
+# nothing to the database; after that of the holder the mount comes back, and the database is started again.
+# Prints OK, or what went wrong.
+work=/run/headpond-test
+mkdir -p $work/origin $work/mnt $work/etc && cd $work || exit 2
+units=/run/systemd/system
+mkdir -p $units/mariadb.service.d || exit 2
+# This machine's root is read-only, and has no package: the unit's places are replaced, and nothing else of it.
+sed "s,/usr/bin/headpond,$HEADPOND,; s,/etc/headpond/,$work/etc/," "$PACKAGING/systemd/headpond@.service" > "$units/headpond@.service"
+cp "$PACKAGING/examples/systemd/mariadb.service.d/headpond.conf" $units/mariadb.service.d/
+cat > etc/mysql.conf <<END
+ORIGIN=$work/origin
+MOUNTPOINT=$work/mnt
+FLASH=$work/pool
+OPTIONS="--size 64M"
+END
+# It numbers what it writes, and ends at the first error.
+cat > database.sh <<END
+cd $work/mnt || exit 1
+number=\$(wc -l < numbers 2>/dev/null || echo 0)
+while :; do
+  number=\$((number + 1))
+  echo \$number >> numbers && sync numbers || exit 1
+  echo \$number > $work/told
+done
+END
+cat > $units/mariadb.service <<END
+[Service]
+ExecStart=/bin/bash $work/database.sh
+END
+echo "[Unit]" > $units/tried.target
+container=guest unshare --fork --pid --mount-proc /lib/systemd/systemd --unit=tried.target > systemd.log 2>&1 & outside=$!
+cat > try.sh <<'END'
+cd /run/headpond-test || exit 2
+say() { echo "$1"; systemctl status --no-pager --full headpond@mysql mariadb; tail -n 20 systemd.log; exit 3; }
+# await WHAT CONDITION: for a minute at most.
+await() { SECONDS=0; until eval "$2"; do [ $SECONDS -lt 60 ] || say "not within a minute: $1"; sleep 0.2; done; }
+told() { cat told 2>/dev/null || echo 0; }
+goes_on() { local from; from=$(told); await "the database goes on" '[ "$(told)" -gt $((from + 20)) ]'; }
+main() { systemctl show -p MainPID --value "$1"; }
+await "systemd answers" 'systemctl is-system-running 2>/dev/null | grep -qE "running|degraded|starting"'
+systemctl start mariadb || say "it does not start"
+[ "$(systemctl is-active headpond@mysql)" = active ] || say "the mount was not started for the database"
+goes_on
+database=$(main mariadb) holder=$(main headpond@mysql)
+
+worker=$("$HEADPOND" status mnt --json | grep '"pid"' | tr -dc 0-9)
+kill -KILL "$worker" || say "no worker to kill"
+goes_on
+[ "$(main mariadb)" = "$database" ] && [ "$(main headpond@mysql)" = "$holder" ] || say "the death of a worker was seen"
+"$HEADPOND" status mnt --json | grep -q '"takeovers": 1,' || say "no worker was taken over"
+
+synced=$(cat told)
+kill -KILL "$holder" || say "no holder to kill"
+await "the mount is back" '[ "$(main headpond@mysql)" != 0 ] && [ "$(main headpond@mysql)" != '"$holder"' ] && [ "$(systemctl is-active headpond@mysql)" = active ]'
+await "the database is back" '[ "$(main mariadb)" != 0 ] && [ "$(main mariadb)" != '"$database"' ]'
+goes_on
+systemctl stop mariadb headpond@mysql || say "they do not stop"
+mountpoint -q mnt && say "still mounted"
+[ "$(wc -l < origin/numbers)" -ge "$synced" ] || say "synced numbers are missing"
+seq "$(wc -l < origin/numbers)" | cmp - origin/numbers || say "the origin has other numbers"
+echo "OK $(uname -r)"
+END
+# Within the namespace of systemd, which answers nobody else.
+pid=
+for look in $(seq 100); do pid=$(pgrep -P $outside) && break; sleep 0.1; done
+sleep 1
+nsenter -t "$pid" -p -m bash $work/try.sh
