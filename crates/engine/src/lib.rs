@@ -60,6 +60,7 @@ mod recovery;
 mod renames;
 mod request;
 mod requests;
+mod scrub;
 mod sequential;
 mod space;
 mod spread;
@@ -89,6 +90,7 @@ pub use request::{
     Attributes, FlushId, FlushScope, MembersChange, Namespace, OpenFile, OpenObject, OpenVolume, Reply, Request,
     RequestId, Served,
 };
+pub use scrub::{LostBlock, ScrubShown};
 pub use stats::Stats;
 pub use treatment::{Handling, Treatment};
 pub use witness::{Conflict, Verdict};

@@ -2,7 +2,7 @@
 //!
 //! Plain data, so that the outbox can keep it for all parts. Only the part that asked interprets it.
 
-use headpond_base::{Block, Nanos, ObjectId, SegmentId};
+use headpond_base::{Block, Location, Nanos, ObjectId, SegmentId};
 use headpond_log::WriteId;
 use headpond_map::Slot;
 
@@ -22,6 +22,7 @@ pub(crate) enum Purpose {
     Fetch(FetchId),
     Destage(JobEffect),
     Reclaim(ReclaimEffect),
+    Scrub(ScrubEffect),
     Checkpoint,
     Bury(ObjectId),
     Disown,
@@ -118,4 +119,30 @@ pub(crate) enum ReclaimEffect {
     Footer { segment: SegmentId, len: usize },
     /// Blocks that move on.
     Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
+}
+
+/// What a scrub waits for, of its visit with this number.
+pub(crate) enum ScrubEffect {
+    /// The end of a segment, in search of its footer.
+    Footer { visit: u64, segment: SegmentId, len: usize },
+    /// Some of a segment.
+    Blocks { visit: u64, segment: SegmentId, read: ScrubRead },
+}
+
+/// A read of one copy of a part of a segment.
+pub(crate) struct ScrubRead {
+    pub(crate) from: Location,
+    pub(crate) blocks: usize,
+    /// What of use lies there, in the order of its bytes.
+    pub(crate) runs: Vec<ScrubbedRun>,
+    pub(crate) again: bool,
+    pub(crate) since: Nanos,
+}
+
+/// Neighbouring blocks of an object, one behind the other on flash.
+pub(crate) struct ScrubbedRun {
+    pub(crate) object: ObjectId,
+    pub(crate) first: Block,
+    /// The slots as they were when the read was begun.
+    pub(crate) slots: Vec<Slot>,
 }

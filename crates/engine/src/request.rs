@@ -192,6 +192,9 @@ pub enum MembersChange {
     },
     /// A member is emptied, and then gone. What is dirty on it moves to others.
     Remove(MemberId),
+    /// A member is gone at once, as if it were lost: the others have what is dirty on it. [`Errno::AGAIN`] while some
+    /// dirty data has one copy.
+    Offline(MemberId),
 }
 
 /// Something asked of the engine. Offsets and lengths are in bytes.
@@ -365,6 +368,12 @@ pub enum Request {
     /// Takes back a change of members that is under way: what was moved stays where it is. Answer: [`Reply::Done`], or
     /// [`Errno::NOENT`] when there is none.
     CancelMembersChange,
+    /// Reads all that is of use on flash, and compares it with what was written. What is damaged is made good where that
+    /// can be: [`crate::Engine::scrub`] tells. Answer: [`Reply::Done`] once all was read, [`Errno::BUSY`] while another
+    /// goes on, [`Errno::CANCELED`] if it was ended early.
+    Scrub,
+    /// Ends a scrub early. Answer: [`Reply::Done`], or [`Errno::NOENT`] when there is none.
+    CancelScrub,
     /// Ends the use of the pool: what is durable is written down in a checkpoint marked clean.
     /// Answer: [`Reply::Done`]; requests after it fail with [`Errno::SHUTDOWN`].
     Stop,

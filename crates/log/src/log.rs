@@ -647,6 +647,12 @@ impl Log {
         self.durable_all.next() < self.next_sequence
     }
 
+    /// Whether a write of a segment is under way.
+    #[must_use]
+    pub fn is_being_written(&self, segment: SegmentId) -> bool {
+        self.writes.any_of(segment)
+    }
+
     /// Whether an entry of the host stream is not durable. Requests ask for these entries.
     #[must_use]
     pub fn has_unsynced_changes(&self) -> bool {

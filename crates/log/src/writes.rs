@@ -48,6 +48,11 @@ impl Writes {
         self.under_way.len()
     }
 
+    /// Whether a write of this segment is not completed.
+    pub(crate) fn any_of(&self, segment: SegmentId) -> bool {
+        self.under_way.values().any(|write| write.segment == segment)
+    }
+
     /// A write to these places begins. Without any it is as good as completed.
     pub(crate) fn begin(&mut self, segment: SegmentId, places: impl ExactSizeIterator<Item = Address>) -> WriteId {
         let id = self.next;

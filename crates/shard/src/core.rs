@@ -2,7 +2,7 @@
 
 use headpond_base::Nanos;
 use headpond_engine::{
-    Effect, Engine, FlushProgress, Holding, MemberShown, Outcome, Request, RequestId, Stats, Ticket,
+    Effect, Engine, FlushProgress, Holding, MemberShown, Outcome, Request, RequestId, ScrubShown, Stats, Ticket,
 };
 
 /// Takes requests and completions, and gives effects. The methods are the engine's own; see there.
@@ -35,6 +35,10 @@ pub trait Core: Send + 'static {
     /// Dirty blocks that one member has where two should.
     fn exposed_blocks(&self) -> u64 {
         0
+    }
+    /// How far a scrub is, or how the last one ended.
+    fn scrub(&self) -> Option<ScrubShown> {
+        None
     }
 }
 
@@ -77,5 +81,9 @@ impl Core for Engine {
 
     fn exposed_blocks(&self) -> u64 {
         Self::exposed_blocks(self)
+    }
+
+    fn scrub(&self) -> Option<ScrubShown> {
+        Self::scrub(self)
     }
 }

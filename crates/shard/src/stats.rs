@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headpond_base::MemberId;
 use headpond_door::DoorId;
-use headpond_engine::{FlushProgress, Holding, MemberShown, Stats};
+use headpond_engine::{FlushProgress, Holding, MemberShown, ScrubShown, Stats};
 
 use crate::Histogram;
 
@@ -21,6 +21,8 @@ pub struct ShardStats {
     pub members: Vec<MemberShown>,
     /// Gauge: dirty blocks that one member has where two should.
     pub exposed_blocks: u64,
+    /// How far a scrub is, or how the last one ended.
+    pub scrub: Option<ScrubShown>,
     /// How many operations of each disk have failed, of those that had any.
     pub disk_errors: Vec<(MemberId, u64)>,
     /// How long requests took.

@@ -531,6 +531,7 @@ impl<C: Core> Turner<C> {
             holdings: self.engine.holdings(HOLDINGS),
             members: self.engine.members(),
             exposed_blocks: self.engine.exposed_blocks(),
+            scrub: self.engine.scrub(),
             disk_errors: self.disk_errors.clone(),
             latency: self.latency.clone(),
             doors: self.doors.stats(),

@@ -131,6 +131,8 @@ impl Engine {
             }
             Request::ChangeMembers(change) => self.change_members(id, change),
             Request::CancelMembersChange => self.cancel_members_change(id),
+            Request::Scrub => self.begin_scrub(id),
+            Request::CancelScrub => self.cancel_scrub(id),
             Request::Stop => {
                 self.life.becomes(Life::Stopping);
                 self.requests.fail_for_room(Errno::SHUTDOWN);

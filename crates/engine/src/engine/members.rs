@@ -129,6 +129,17 @@ impl Engine {
                     self.membership.want(list.with_state(member, MemberState::Emptied));
                 }
             }
+            MembersChange::Offline(member) => {
+                let row = in_use(member).ok_or(Errno::INVAL)?;
+                let left = self.store.log().segments().usable().saturating_sub(row.used as usize);
+                if self.config.redundancy == Redundancy::None || left < Log::SEGMENTS_LEAST {
+                    return Err(Errno::INVAL);
+                }
+                if self.exposed_blocks() > 0 {
+                    return Err(Errno::AGAIN);
+                }
+                self.member_refused(member, Errno::NODEV);
+            }
         }
         Ok(())
     }
@@ -230,8 +241,10 @@ impl Engine {
                 }
             }
             // Who asked closes the device then.
-            Some(MembersChange::Remove(member)) if self.outbox.is_changing(member) => return,
-            Some(MembersChange::Remove(_)) => {}
+            Some(MembersChange::Remove(member) | MembersChange::Offline(member)) if self.outbox.is_changing(member) => {
+                return;
+            }
+            Some(MembersChange::Remove(_) | MembersChange::Offline(_)) => {}
         }
         self.size_changed();
         if let Some(request) = self.membership.take_asked() {

@@ -41,6 +41,7 @@ use crate::purpose::Purpose;
 use crate::reclaim::{Reclaim, Reclaiming};
 use crate::request::{Reply, Request, RequestId};
 use crate::requests::Requests;
+use crate::scrub::{Scrub, ScrubShown, Scrubbing};
 use crate::sequential::Sequential;
 use crate::stats::Stats;
 use crate::store::{ADMIT_RESERVE, Store};
@@ -68,6 +69,7 @@ pub struct Engine {
     gather: Gather,
     destage: Destage,
     reclaim: Reclaim,
+    scrub: Scrub,
     keep: Keep,
     sequential: Sequential,
     checkpoints: Checkpoints,
@@ -100,6 +102,7 @@ impl Engine {
             gather: Gather::new(data_blocks),
             destage: Destage::new(now),
             reclaim: Reclaim::new(data_blocks),
+            scrub: Scrub::default(),
             keep,
             sequential: Sequential::new(config.sequential_cutoff),
             checkpoints,
@@ -157,6 +160,17 @@ impl Engine {
         }
     }
 
+    fn scrubbing(&mut self) -> Scrubbing<'_> {
+        Scrubbing {
+            scrub: &mut self.scrub,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            stats: &mut self.stats,
+            now: self.now,
+            busy: self.requests.len() > 0,
+        }
+    }
+
     /// Tells the time. It never goes back.
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
@@ -190,7 +204,9 @@ impl Engine {
             || learning
             || looks
             || tells;
-        (busy && !self.life.is_over()).then(|| self.now.plus(crate::destage::TICK))
+        let tick = busy.then(|| self.now.plus(crate::destage::TICK));
+        let pauses = self.scrub.pauses(self.now);
+        tick.into_iter().chain(pauses).min().filter(|_| !self.life.is_over())
     }
 
     /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
@@ -230,6 +246,7 @@ impl Engine {
             Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
             Purpose::Destage(effect) => self.destage_answered(effect, outcome),
             Purpose::Reclaim(effect) => self.reclaiming().answered(effect, outcome),
+            Purpose::Scrub(effect) => self.scrubbing().answered(effect, &outcome),
             Purpose::Checkpoint => self.checkpoint_answered(),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
@@ -336,6 +353,7 @@ impl Engine {
                 if !self.checkpoints.starting() {
                     self.reclaiming().pump();
                 }
+                self.pump_scrub();
                 self.release_syncs();
                 self.pump_members();
                 self.pump_checkpoint();
@@ -471,6 +489,39 @@ impl Engine {
         if let Some(op) = op {
             self.requests.wake(op);
         }
+    }
+
+    /// Begins a scrub.
+    pub(crate) fn begin_scrub(&mut self, id: RequestId) {
+        if let Err(errno) = self.scrubbing().begin(id) {
+            self.answer(id, Reply::Failed(errno));
+        }
+    }
+
+    /// Ends a scrub early.
+    pub(crate) fn cancel_scrub(&mut self, id: RequestId) {
+        let ended = self.end_scrub(Errno::CANCELED);
+        self.answer(id, if ended { Reply::Done } else { Reply::Failed(Errno::NOENT) });
+    }
+
+    fn end_scrub(&mut self, errno: Errno) -> bool {
+        let asked = self.scrub.cancel();
+        asked.into_iter().for_each(|request| self.answer(request, Reply::Failed(errno)));
+        asked.is_some()
+    }
+
+    fn pump_scrub(&mut self) {
+        if self.life.is_ending() {
+            self.end_scrub(Errno::CANCELED);
+        } else if let Some(request) = self.scrubbing().pump() {
+            self.answer(request, Reply::Done);
+        }
+    }
+
+    /// How far a scrub is, or how the last one of this use ended.
+    #[must_use]
+    pub fn scrub(&self) -> Option<ScrubShown> {
+        self.scrub.shown(&self.store)
     }
 
     /// Tells the origin's side once the flash has failed.

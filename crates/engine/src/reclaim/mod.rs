@@ -21,8 +21,8 @@ mod victim;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, Block, SegmentId, Sequence, Stream};
-use headpond_format::{BLOCK_UNITS, Entry, decode_footer, decode_footer_tail};
+use headpond_base::{BLOCK, SegmentId, Sequence, Stream};
+use headpond_format::BLOCK_UNITS;
 use headpond_log::DataRecord;
 use headpond_map::Slot;
 
@@ -33,7 +33,7 @@ use crate::outbox::Outbox;
 use crate::piece::{Form, Piece};
 use crate::purpose::{Purpose, ReclaimEffect};
 use crate::stats::Stats;
-use crate::store::{MOVE_RESERVE, ReadBack, Store, Stretch};
+use crate::store::{Contents, FOOTER_GUESS, MOVE_RESERVE, ReadBack, Store, Stretch};
 use gain::Gain;
 use victim::{Choice, Lingered};
 
@@ -107,9 +107,6 @@ const VICTIMS_MAX: usize = 2;
 const DEPTH: u32 = 4;
 /// Blank pieces, which no read paces, at once: up to 32,000 blocks, some milliseconds, and two batches of entries.
 const BLANKS_AT_ONCE: u32 = 128;
-/// How much of a segment's end is read first.
-const FOOTER_GUESS: usize = 64 << 10;
-
 /// What reclaim is given of the engine, and its own state.
 pub(crate) struct Reclaiming<'a> {
     pub(crate) reclaim: &'a mut Reclaim,
@@ -242,45 +239,30 @@ impl Reclaiming<'_> {
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
-        let segment_bytes = self.store.log().geometry().segment_bytes as usize;
-        let len = len.min(segment_bytes);
-        let log = self.store.log();
-        let blocks = log.geometry().segment_blocks() - u32::try_from(len / BLOCK).expect("a segment is at most 64 MiB");
-        let end = log.geometry().first_location(segment).plus(blocks);
-        let at = log.address_to_read(end, 0);
+        let end = self.store.end_of(segment, len);
+        let at = self.store.log().address_to_read(end.from, 0);
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
-        let purpose = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
-        let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
-        self.outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len: bytes });
+        let purpose = Purpose::Reclaim(ReclaimEffect::Footer { segment, len: end.bytes });
+        let len = u32::try_from(end.bytes).expect("a segment is at most 64 MiB");
+        self.outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
     }
 
     /// Something that reclaim waited for is there.
     pub(crate) fn answered(&mut self, effect: ReclaimEffect, outcome: Outcome) {
         match effect {
             ReclaimEffect::Footer { segment, len } => {
-                let bytes = match outcome {
-                    Outcome::Bytes(bytes) => Some(bytes),
-                    _ => None,
-                };
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                 }
-                let bytes = bytes.filter(|bytes| bytes.len() == len);
-                match bytes.as_ref().and_then(|bytes| decode_footer_tail(bytes).ok()) {
-                    Some((_, needed))
-                        if needed > len && needed <= self.store.log().geometry().segment_bytes as usize =>
-                    {
-                        self.read_footer(segment, needed.next_multiple_of(BLOCK));
-                    }
-                    _ => {
-                        let pieces = bytes.and_then(|bytes| self.pieces_of(segment, &bytes));
-                        let pieces = pieces.unwrap_or_else(|| self.pieces_by_map(segment));
-                        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
-                            victim.pieces = Some(pieces);
-                        }
-                    }
+                let pieces = match self.store.contents(segment, len, &outcome) {
+                    Contents::Behind(needed) => return self.read_footer(segment, needed),
+                    Contents::Pieces(pieces) => pieces,
+                    Contents::Unknown => self.store.contents_by_map(segment),
+                };
+                if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                    victim.pieces = Some(pieces);
                 }
             }
             ReclaimEffect::Move { segment, piece, slots, again } => {
@@ -291,66 +273,6 @@ impl Reclaiming<'_> {
                 self.move_on(segment, piece, &slots, &found, again);
             }
         }
-    }
-
-    /// What a segment holds, by its footer.
-    fn pieces_of(&self, segment: SegmentId, end: &[u8]) -> Option<Vec<Piece>> {
-        let (head, summary) = decode_footer(end).ok()?;
-        let expected = self.store.log().segments().get(segment).generation;
-        if head.segment != segment || head.generation != expected {
-            return None;
-        }
-        let first_location = self.store.log().geometry().first_location(segment);
-        let mut pieces = Vec::new();
-        for batch in summary {
-            let start = first_location.plus(batch.start + 1);
-            let mut next = 0;
-            for (_, entry) in Entry::decode_all(&batch.entries).ok()? {
-                let units = entry.payload_units(next);
-                next = units.end;
-                let at = start.plus(units.start / BLOCK_UNITS);
-                let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
-                match entry {
-                    Entry::Data { object, first, .. } => {
-                        let count = units.len() as u32 / BLOCK_UNITS;
-                        pieces.push(Piece { object, first, at, form: Form::Plain, count });
-                    }
-                    Entry::Packed { object, first, blocks, .. } => {
-                        pieces.push(Piece { object, first, at, form: Form::Packed(unit, 0), count: blocks });
-                    }
-                    Entry::Blank { object, first, blocks, .. } => {
-                        let at = first_location.plus(batch.start);
-                        pieces.push(Piece { object, first, at, form: Form::Blank, count: blocks });
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Some(pieces)
-    }
-
-    /// What a segment holds, by searching the whole map: for the few segments without a footer,
-    /// which were open at a crash.
-    fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
-        for (object, known) in self.store.objects().iter() {
-            for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
-                if self.store.segment_of(slot.location) != segment {
-                    continue;
-                }
-                let form = match slot.in_record() {
-                    Some(place) => Form::Packed(place.unit, place.index),
-                    None if slot.is_blank() => Form::Blank,
-                    None => Form::Plain,
-                };
-                let piece = Piece { object: *object, first: block, at: slot.location, form, count: 1 };
-                match pieces.last_mut() {
-                    Some(last) if last.goes_on_in(&piece) => last.count += 1,
-                    _ => pieces.push(piece),
-                }
-            }
-        }
-        pieces
     }
 
     /// Moves on with emptying a segment.

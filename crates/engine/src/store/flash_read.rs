@@ -8,7 +8,7 @@
 //!   which is unpacked after that, into a buffer of the size that it must have.
 //! - Blocks in blank records need no read: [`Store::in_batch`] gives their zeros, and every reader asks it first.
 
-use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId, SegmentId};
 use headpond_format::{BLOCK_UNITS, UNIT};
 use headpond_map::{PackedPlace, Slot};
 
@@ -76,6 +76,27 @@ impl Store {
             self.note_differing(slots[0].location);
         }
         found
+    }
+
+    /// Starts to read bytes of a segment out of the copy in the slot `keeper`, whatever the other one has. Met by one
+    /// [`Store::copy_was_read`].
+    pub(crate) fn read_copy(
+        &mut self,
+        outbox: &mut Outbox,
+        segment: SegmentId,
+        keeper: SegmentId,
+        (from, bytes): (Location, usize),
+        purpose: Purpose,
+    ) {
+        self.log.segments_mut().get_mut(segment).under_way += 1;
+        let at = self.log.segments().addresses().within(keeper, from);
+        let len = u32::try_from(bytes).expect("a read is at most a segment");
+        outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
+    }
+
+    /// A read of a copy is over.
+    pub(crate) fn copy_was_read(&mut self, segment: SegmentId) {
+        self.log.segments_mut().get_mut(segment).under_way -= 1;
     }
 
     /// Whether the block after these lies on flash so that one read takes it along: in the same packed record, or right
@@ -203,7 +224,7 @@ impl Stretch {
     }
 
     /// How long it is.
-    const fn blocks(self) -> usize {
+    pub(crate) const fn blocks(self) -> usize {
         self.blocks
     }
 }

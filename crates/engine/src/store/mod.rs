@@ -8,6 +8,7 @@
 //! - Only this folder changes the log, the maps and the sums. Others read them, and ask for changes by name.
 
 mod append;
+mod contents;
 mod entries;
 mod flash_read;
 mod memory;
@@ -16,6 +17,7 @@ pub(crate) mod objects;
 mod replay;
 mod room;
 
+pub(crate) use contents::{Contents, FOOTER_GUESS};
 pub(crate) use flash_read::{ReadBack, Stretch, Unpacked};
 pub(crate) use room::{ADMIT_RESERVE, MOVE_RESERVE, PACKED_MOST, WRITE_RESERVE, held_free};
 

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, MemberId, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Room, Served, Space,
-    Ticket, Treatment, Verdict, format_pool, recover,
+    Config, Device, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Present, Reply, Request, RequestId, Room,
+    Served, Space, Ticket, Treatment, Verdict, format_members, format_pool, recover, recover_members,
 };
-use headpond_format::{Address, Geometry, MemberName, Stamp};
+use headpond_format::{Geometry, MemberName, Members, Stamp};
 
 pub struct Memory(pub Vec<u8>);
 
@@ -21,15 +21,13 @@ impl FlashRead for Memory {
     }
 }
 
-/// The byte of the pool's one device.
-fn offset_of(at: Address) -> u64 {
-    assert_eq!(at.member, MemberId(0), "the pool has one device");
-    at.offset
-}
-
 pub struct World {
     pub engine: Engine,
     pub flash: Memory,
+    /// A second member, which has the copies.
+    pub second: Option<Memory>,
+    /// A member that fails all reads.
+    pub refuses_reads: Option<MemberId>,
     pub files: BTreeMap<ObjectId, Vec<u8>>,
     /// How long those are of which only the front is in `files`: a hole behind it.
     pub sparse: BTreeMap<ObjectId, u64>,
@@ -133,9 +131,35 @@ impl World {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
         let engine = recover(&mut flash, geometry.pool_bytes).unwrap().into_engine(config, Nanos(0));
+        Self::of(engine, flash, None)
+    }
+
+    /// On a new pool of two members of [`POOL`] bytes.
+    pub fn mirrored(config: Config) -> Self {
+        let devices = [1, 2].map(|name| (MemberName([name; 16]), POOL));
+        let (geometry, rows) = Geometry::for_members(&devices, Some(2 << 20)).unwrap();
+        let mut members = Members::first(rows[0]);
+        members = members.with(rows[1]).unwrap().0;
+        let mut flashes = [0, 1].map(|_| Memory(vec![0; POOL as usize]));
+        for (at, bytes) in format_members(PoolId([1; 16]), &members, geometry, None, CacheMode::WriteBack) {
+            let offset = at.offset as usize;
+            flashes[usize::from(at.member.0)].0[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        }
+        let [mut flash, mut second] = flashes;
+        let engine = {
+            let devices = [&mut flash, &mut second].map(|flash| Device { flash, bytes: POOL });
+            let mut present = Present::muster(devices.into()).unwrap();
+            recover_members(&mut present, None).unwrap().into_engine(config, Nanos(0))
+        };
+        Self::of(engine, flash, Some(second))
+    }
+
+    fn of(engine: Engine, flash: Memory, second: Option<Memory>) -> Self {
         let mut world = Self {
             engine,
             flash,
+            second,
+            refuses_reads: None,
             files: BTreeMap::new(),
             sparse: BTreeMap::new(),
             stamps: BTreeMap::new(),
@@ -212,16 +236,27 @@ impl World {
         }
     }
 
+    /// The bytes of a member.
+    pub fn device(&mut self, member: MemberId) -> &mut Memory {
+        match member {
+            MemberId(0) => &mut self.flash,
+            _ => self.second.as_mut().expect("the pool has one device"),
+        }
+    }
+
     fn carry_out(&mut self, effect: Effect) {
         let (ticket, outcome) = match effect {
+            Effect::FlashRead { ticket, at, .. } if self.refuses_reads == Some(at.member) => {
+                (ticket, Outcome::Failed(Errno::IO))
+            }
             Effect::FlashRead { ticket, at, len } => {
-                (ticket, Outcome::Bytes(self.flash.read(offset_of(at), len as usize).unwrap()))
+                (ticket, Outcome::Bytes(self.device(at.member).read(at.offset, len as usize).unwrap()))
             }
             Effect::FlashWrite { ticket, .. } if self.broken => (ticket, Outcome::Failed(Errno::IO)),
             Effect::PoolFailed { ticket } if self.broken && !self.notes => (ticket, Outcome::Failed(Errno::IO)),
             Effect::FlashWrite { ticket, at, data } => {
-                let offset = offset_of(at);
-                self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                let offset = at.offset;
+                self.device(at.member).0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
                 self.flash_written += data.len() as u64;
                 assert!(self.flash_written <= self.flash_written_most, "flash is written without end");
                 if offset < self.hold_below {

@@ -15,6 +15,7 @@ impl Engine {
             && !self.burials.are_under_way()
             && self.gather.fetches().none()
             && self.reclaim.idle()
+            && self.scrub.is_idle()
             && self.checkpoints.idle()
     }
 
