@@ -61,7 +61,7 @@ fn simulate(report: &mut Report) {
     let root = tree::root();
     simulate_range(report, "simulator", seeds::fresh(&root), &[]);
     simulate_range(report, "simulator, names", seeds::fresh_names(&root), &["--names"]);
-    simulate_range(report, "simulator, members", seeds::fresh_members(&root), &["--members"]);
+    simulate_range(report, "simulator, members", seeds::fresh_members(&root), &["--members", "--upkeep"]);
 }
 
 fn simulate_range(report: &mut Report, name: &'static str, range: Result<String, String>, family: &[&str]) {

@@ -45,8 +45,8 @@ pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 pub use service::{
-    Answer, ClientCommand, Daemon, Decision, FlushShown, Frozen, OperationProgress, PoolChange, PoolChangeShown,
-    PoolMemberShown, PoolShown, RuleShown, Status,
+    Answer, ClientCommand, Daemon, DamagedDeviceShown, Decision, FlushShown, Frozen, LostBlockShown, OperationProgress,
+    PoolChange, PoolChangeShown, PoolMemberShown, PoolScrubShown, PoolShown, RuleShown, ScrubState, Status,
 };
 pub use settings::{
     MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, ValueKind,

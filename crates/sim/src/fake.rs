@@ -175,6 +175,8 @@ impl Fake {
             | Request::StatusEnds { .. }
             | Request::ChangeMembers(_)
             | Request::CancelMembersChange
+            | Request::Scrub
+            | Request::CancelScrub
             | Request::CancelFlush(_)
             | Request::Configure(_) => Vec::new(),
         }
@@ -305,6 +307,10 @@ impl UnderTest for Fake {
     }
 
     fn exposed_blocks(&self) -> u64 {
+        0
+    }
+
+    fn scrub_lost_blocks(&self) -> u64 {
         0
     }
 

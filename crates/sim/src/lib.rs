@@ -45,6 +45,7 @@ mod timed;
 mod tree;
 mod under_test;
 mod untorn;
+mod upkeep;
 mod uses;
 mod volumes;
 mod warming;
@@ -89,6 +90,8 @@ pub struct HistorySums {
     pub recoveries: u64,
     /// Flushes that were answered and checked.
     pub flushes: u64,
+    /// Scrubs that read everything.
+    pub scrubs: u64,
     /// Conflicts with an origin that others changed.
     pub conflicts: u64,
     /// Those of them that came after a crash and that only the status change time shows.
@@ -131,6 +134,7 @@ impl HistorySums {
         self.stops += other.stops;
         self.recoveries += other.recoveries;
         self.flushes += other.flushes;
+        self.scrubs += other.scrubs;
         self.conflicts += other.conflicts;
         self.unseen += other.unseen;
         self.dropped += other.dropped;
@@ -153,7 +157,7 @@ impl fmt::Display for HistorySums {
             f,
             "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
              {} takeovers with batches left in memory, {} members lost, {} of these made up for, {} lists of members, \
-             {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), \
+             {} clean stops, {} recoveries, {} flushes, {} scrubs, {} conflicts ({} seen by the status change time alone), \
              {} MiB read and checked, {} checkpoints, \
              {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
              {} events (digest {:016x})",
@@ -168,6 +172,7 @@ impl fmt::Display for HistorySums {
             self.stops,
             self.recoveries,
             self.flushes,
+            self.scrubs,
             self.conflicts,
             self.unseen,
             self.bytes_read >> 20,
@@ -250,6 +255,9 @@ impl fmt::Display for Failure {
         }
         if self.options.members {
             f.write_str(" --members")?;
+        }
+        if self.options.upkeep {
+            f.write_str(" --upkeep")?;
         }
         if self.options.uses {
             f.write_str(" --uses")?;

@@ -63,6 +63,9 @@ struct Arguments {
     /// Run histories of members: pools of up to five devices that are lost, come back, and are added and removed
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
     members: bool,
+    /// Let the operator's upkeep come in between: scrubs, and with --members devices that are taken offline
+    #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
+    upkeep: bool,
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         second_tail: arguments.second_tail,
         names: arguments.names,
         members: arguments.members,
+        upkeep: arguments.upkeep,
         uses: arguments.uses,
         planted: arguments.planted,
         ..Options::default()

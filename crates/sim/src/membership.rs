@@ -98,7 +98,7 @@ impl Sim<'_> {
         self.world.flash.of(member)?.flash.layout().ok_or_else(|| format!("{member:?} has no segments"))
     }
 
-    fn ask_change(&mut self, change: Change, asked: MembersChange) -> Result<(), String> {
+    pub(crate) fn ask_change(&mut self, change: Change, asked: MembersChange) -> Result<(), String> {
         self.ask_members(change, Request::ChangeMembers(asked))
     }
 
@@ -153,6 +153,16 @@ impl Sim<'_> {
                 self.roster.settled = states;
                 Ok(())
             }
+            Change::Offline { member } if state(member) != Some(MemberState::Gone) => {
+                Err(format!("{member:?} was taken offline, and is {:?}", state(member)))
+            }
+            Change::Offline { member } => {
+                // It is pulled out.
+                let device = self.world.flash.device_of(member)?;
+                self.world.flash.all_mut()[device].health = Health::Away;
+                self.roster.settled = states;
+                Ok(())
+            }
             Change::Shrink { member, bytes } => {
                 // The rest of the device is of no use to the pool.
                 self.world.flash.of_mut(member)?.flash.scribble_from(bytes);
@@ -169,10 +179,16 @@ impl Sim<'_> {
     /// A change of the list was refused, or taken back.
     pub(crate) fn members_not_changed(&mut self, change: Change) {
         let Some(core) = &self.world.core else { return };
-        if let Change::Add { member } = change
-            && core.members().len() <= usize::from(member.0)
-        {
-            self.world.flash.forget(member);
+        let members = core.members();
+        match change {
+            Change::Add { member } if members.len() <= usize::from(member.0) => self.world.flash.forget(member),
+            Change::Offline { member } => {
+                let stays = members.get(usize::from(member.0)).is_some_and(|now| now.state == MemberState::InUse);
+                if let Some(device) = self.world.flash.device_of(member).ok().filter(|_| stays) {
+                    self.world.is_kept(device);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) enum Change {
     Grow,
     Shrink { member: MemberId, bytes: u64 },
     Remove { member: MemberId },
+    Offline { member: MemberId },
     TakeBack,
 }
 

@@ -17,6 +17,9 @@ const SETTINGS: u64 = 1 << 40;
 /// Separates the draws of what happens to members.
 const MEMBERS: u64 = 1 << 41;
 
+/// Separates the draws of upkeep.
+const UPKEEP: u64 = 1 << 42;
+
 /// Memory kept for buffers of each size, as much as most simulated pools have. Simulated devices hold the written
 /// ones, and release all at a run's end.
 const KEPT_BYTES: usize = 16 << 20;
@@ -51,6 +54,9 @@ pub(crate) fn run_scenario(
             }
             if options.members {
                 sim.disturb_members(&mut Rng::for_part(seed, MEMBERS + u64::from(index)))?;
+            }
+            if options.upkeep {
+                sim.look_after_pool(&mut Rng::for_part(seed, UPKEEP + u64::from(index)))?;
             }
             sim.operate(&mut Rng::for_part(seed, u64::from(index)))?;
             sim.follow_a_death()?;

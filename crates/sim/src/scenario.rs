@@ -52,6 +52,8 @@ pub struct Options {
     pub second_tail: Option<bool>,
     /// A history of a pool of up to five members, which are lost, come back, and are added and removed.
     pub members: bool,
+    /// The operator's upkeep comes in between: see `upkeep.rs`.
+    pub upkeep: bool,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in a history of uses.
@@ -78,6 +80,7 @@ impl Default for Options {
             volumes: None,
             second_tail: None,
             members: false,
+            upkeep: false,
             uses: false,
             planted_use: None,
         }

@@ -75,6 +75,11 @@ pub(crate) enum Asked {
     },
     StatusEnds,
     Configure,
+    /// `mirrors`: when it began, all dirty data had two copies, and bits rotted on one member alone.
+    Scrub {
+        mirrors: bool,
+    },
+    CancelScrub,
     /// Another list of members.
     Members {
         change: Change,

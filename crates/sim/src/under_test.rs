@@ -29,6 +29,8 @@ pub(crate) trait UnderTest {
     fn members(&self) -> Vec<MemberNow>;
     /// Dirty blocks that fewer members have than they should.
     fn exposed_blocks(&self) -> u64;
+    /// Dirty blocks that the last scrub, or the one that goes on, found on no member.
+    fn scrub_lost_blocks(&self) -> u64;
     /// All its counters, as text.
     fn told(&self) -> String;
     /// The requests under way, with what each waits for, as text.
@@ -147,6 +149,10 @@ impl UnderTest for Engine {
 
     fn exposed_blocks(&self) -> u64 {
         Self::exposed_blocks(self)
+    }
+
+    fn scrub_lost_blocks(&self) -> u64 {
+        self.scrub().map_or(0, |scrub| scrub.lost_blocks)
     }
 
     fn told(&self) -> String {

@@ -16,6 +16,7 @@ use headpond_control::Size;
   headpond pool grow /var/lib/mysql 400G
   headpond pool remove /var/lib/mysql /nvme2/pond -n        what would happen?
   headpond pool wait /var/lib/mysql                         until nothing is under way
+  headpond pool scrub /var/lib/mysql                        find damage before the other copy is needed
 
 All of it goes on while programs use the mount. docs/devices.md says what to choose.")]
 pub struct PoolArgs {
@@ -74,6 +75,29 @@ pub enum PoolCommand {
         #[command(flatten)]
         changing: Changing,
     },
+    /// Take a device out at once, without emptying it: to pull it, or to work on it
+    ///
+    /// Only from a pool that mirrors, while all dirty data has two copies. Then the pool is DEGRADED, and makes second
+    /// copies on the devices that are left, or writes dirty data to the origin.
+    Offline {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The file or block device
+        flash: PathBuf,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Take a device in again that was taken offline, or was lost. Nothing that is on it counts
+    Online {
+        /// The mount
+        mountpoint: PathBuf,
+        /// The file or block device
+        flash: PathBuf,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
     /// Take a device in, and let another one go: one that works, or one that failed
     Replace {
         /// The mount
@@ -108,6 +132,21 @@ pub enum PoolCommand {
     ///
     /// Dirty data there moves to other places, or to the origin. Clean data there is dropped. A file is cut off then.
     Shrink(Resize),
+    /// Read all that is of use on the devices, and compare it with what was written
+    ///
+    /// Each copy is read by itself. What is damaged is made good: clean data is dropped, as the origin has it; dirty data
+    /// is written anew from its other copy. Dirty data without a good copy is named, and the command ends with 76. While
+    /// programs use the mount, a scrub takes at most half of the time of one reader.
+    Scrub {
+        /// The mount
+        mountpoint: PathBuf,
+        /// End the scrub that goes on
+        #[arg(long, conflicts_with_all = ["dry_run", "background"])]
+        cancel: bool,
+        /// How the command waits.
+        #[command(flatten)]
+        changing: Changing,
+    },
     /// Wait until nothing is under way, and dirty data has the copies that it should have
     Wait {
         /// The mount

@@ -3,6 +3,7 @@
 //! Invariant: the daemon does the work. A command that stops waiting changes nothing, and says what goes on.
 
 mod args;
+mod scrub;
 mod wait;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +43,14 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
         PoolCommand::Move { mountpoint, new, making, changing } => {
             let (size, format) = (making.size.map(bytes), making.format);
             change_pool(mountpoint, PoolChange::Replace { old: None, new: absolute(new)?, size, format }, changing)
+        }
+        PoolCommand::Scrub { mountpoint, cancel: true, changing } => scrub::cancel(mountpoint, changing),
+        PoolCommand::Scrub { mountpoint, changing, .. } => scrub::run(mountpoint, changing),
+        PoolCommand::Offline { mountpoint, flash, changing } => {
+            change_pool(mountpoint, PoolChange::Offline { flash: absolute(flash)? }, changing)
+        }
+        PoolCommand::Online { mountpoint, flash, changing } => {
+            change_pool(mountpoint, PoolChange::Online { flash: absolute(flash)? }, changing)
         }
         PoolCommand::Shrink(to) => resize(to, |flash, bytes| PoolChange::Shrink { flash, bytes }),
         PoolCommand::Grow(to) => resize(to, |flash, bytes| PoolChange::Grow { flash, bytes }),

@@ -10,10 +10,10 @@ use crate::ask::confused;
 use crate::progress::{Bar, Interrupt};
 
 /// How often the command asks.
-const PERIOD: Duration = Duration::from_millis(200);
+pub(super) const PERIOD: Duration = Duration::from_millis(200);
 
 /// The bar.
-const BAR: &str = "[{bar:30}] {msg}";
+pub(super) const BAR: &str = "[{bar:30}] {msg}";
 
 /// Waits for the end of a change. Returns how the pool is then.
 ///

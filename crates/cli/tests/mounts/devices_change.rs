@@ -1,6 +1,7 @@
 //! The devices of a pool change while programs write: `headpond pool`.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -132,12 +133,52 @@ fn a_device_that_failed_is_replaced_and_dirty_data_has_two_copies_again() {
     let (old, new) = (pond.at("flash"), pond.at("flash3"));
     pool(&pond, "replace", &[old.as_os_str(), new.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
     pool(&pond, "wait", &[]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], status["members"].as_array().unwrap().len()), (&"ONLINE".into(), 2), "{status}");
     write_and_sync(&path, &pattern(2 << 20, 3));
     pond.unmount(&["--keep-dirty"]).ok();
     // Either of the two that are left is enough.
     fs::rename(pond.at("flash2"), pond.at("aside")).unwrap();
     mount_over(&pond, &["flash3"], &[]).ok();
     assert!(fs::read(&path).unwrap() == pattern(2 << 20, 3));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_device_is_taken_offline_under_load_and_given_back() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE]).ok();
+    let (end, path, second) = (AtomicBool::new(false), pond.mnt().join("file"), pond.at("flash2"));
+    let second = second.as_os_str();
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        let at_last = EndAtLast(&end);
+        pool(&pond, "online", &[second]).refused(2, &["is not offline", "pool add"]);
+        wait_until("it is written", || pool_status(&pond)["members"][1]["dirty_bytes"].as_u64() > Some(0));
+        pool(&pond, "offline", &[second, "-n".as_ref()]).refused(0, &["would be taking", "Nothing was changed"]);
+        pool(&pond, "wait", &["--quiet".as_ref()]).ok();
+        // A moment without a second copy may come back under load.
+        wait_until("it is offline", || pool(&pond, "offline", &[second, "--quiet".as_ref()]).status == 0);
+        let status = pool_status(&pond);
+        assert_eq!((&status["state"], &status["members"][1]["state"]), (&"DEGRADED".into(), &"OFFLINE".into()));
+        let action = status["actions"][0].as_str().unwrap();
+        assert!(action.contains("headpond pool online"), "{action}");
+        // It is free: whatever is done to it.
+        OpenOptions::new().write(true).open(pond.at("flash2")).unwrap().write_all_at(&[9; 1 << 20], 1 << 20).unwrap();
+        pool(&pond, "offline", &[pond.at("flash").as_os_str()]).refused(1, &["cannot do without it"]);
+        pool(&pond, "online", &[second]).ok();
+        pool(&pond, "wait", &["--quiet".as_ref()]).ok();
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], status["members"].as_array().unwrap().len()), (&"ONLINE".into(), 2), "{status}");
+    assert!(!pond.log().contains("DEGRADED"), "{}", pond.log());
+    pond.unmount(&["--keep-dirty"]).ok();
+    // What was given back is enough by itself.
+    fs::rename(pond.at("flash"), pond.at("aside")).unwrap();
+    mount_over(&pond, &["flash2"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == holds);
     pond.unmount(&[]).ok();
 }
 

@@ -38,6 +38,7 @@ mod record;
 mod refusals;
 mod refused_uring;
 mod rules;
+mod scrub;
 mod settings;
 mod several_devices;
 mod size;

@@ -82,11 +82,13 @@ pub enum ExitStatus {
     NoAnswer = 74,
     /// The origin did not stand still for as long as it had to.
     NotFrozen = 75,
+    /// Damaged data that neither the origin nor another device has.
+    DirtyLost = 76,
 }
 
 impl ExitStatus {
     /// All statuses with their meanings, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 37] = [
+    pub const TABLE: [(Self, &'static str); 38] = [
         (Self::Done, "done"),
         (Self::Failed, "failed; the message says why"),
         (Self::Usage, "the command line is wrong"),
@@ -124,6 +126,7 @@ impl ExitStatus {
         (Self::Interrupted, "interrupted; the mount stays as it was"),
         (Self::NoAnswer, "the daemon does not answer"),
         (Self::NotFrozen, "the origin was not frozen to the end of the command: do not trust the snapshot"),
+        (Self::DirtyLost, "a scrub found damaged data that neither the origin nor another device has"),
     ];
 
     /// The number that the process ends with.

@@ -261,6 +261,14 @@ pub enum Refusal {
         /// Bytes that are still dirty.
         dirty_bytes: u64,
     },
+    /// A scrub found dirty data that no device has.
+    #[error(
+        "{bytes} of data that the origin lacks are damaged, and no device has them. Reads of them fail. Restore the files from a backup, or write them anew"
+    )]
+    DirtyLost {
+        /// How much.
+        bytes: Size,
+    },
     /// The operator pressed ctrl-C, or sent a like signal.
     #[error("{0}")]
     Interrupted(String),
@@ -333,6 +341,7 @@ impl Refusal {
             Self::Busy { .. } => ExitStatus::Busy,
             Self::NotMounted { .. } | Self::Ending { .. } => ExitStatus::NotMounted,
             Self::FlushFailed { .. } => ExitStatus::FlushFailed,
+            Self::DirtyLost { .. } => ExitStatus::DirtyLost,
             Self::Interrupted(_) => ExitStatus::Interrupted,
             Self::NotFrozen { .. } => ExitStatus::NotFrozen,
             Self::NoAnswer { .. } => ExitStatus::NoAnswer,

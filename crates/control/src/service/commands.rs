@@ -157,6 +157,7 @@ impl Service {
                 | ClientCommand::AddRule { .. }
                 | ClientCommand::RemoveRule { .. }
                 | ClientCommand::ChangePool { .. }
+                | ClientCommand::Scrub
                 | ClientCommand::Upgrade { .. }
                 | ClientCommand::Unmount { .. }
         );
@@ -182,6 +183,8 @@ impl Service {
             ClientCommand::Pool => client.answer(&Answer::Pool(Box::new(self.pool_shown()))),
             ClientCommand::ChangePool { change, dry_run } => self.change_pool(change, dry_run, client),
             ClientCommand::CancelPoolChange => client.answer_or_refuse(self.cancel_pool_change()),
+            ClientCommand::Scrub => client.answer_or_refuse(self.start_scrub()),
+            ClientCommand::CancelScrub => client.answer_or_refuse(self.cancel_scrub()),
             ClientCommand::Operation { id } => match self.operations.get(id) {
                 Some(operation) => {
                     let engine = self.handle.stats().engine;

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
 use headpond_device::Fill;
@@ -50,6 +50,8 @@ pub(crate) struct PoolMembers {
     gone: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Being emptied: once it is gone, that is in order.
     leaving: Arc<Mutex<BTreeSet<MemberId>>>,
+    /// Taken out on request, and not given back.
+    offline: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Those that this start did not find.
     missing: Vec<MemberId>,
     /// A thread lets go of devices at this moment.
@@ -88,9 +90,16 @@ pub(crate) enum SeenState {
     Faulted,
     /// It was not there at the start.
     Unavailable,
+    /// It was taken out on request.
+    Offline,
 }
 
 impl SeenState {
+    /// Whether the pool is without it, and nobody else has come in its place.
+    pub(crate) const fn is_missed(self) -> bool {
+        self.is_lost() || matches!(self, Self::Offline)
+    }
+
     /// Whether the pool is without it, and not on request.
     pub(crate) const fn is_lost(self) -> bool {
         matches!(self, Self::Faulted | Self::Unavailable)
@@ -115,6 +124,7 @@ impl PoolMembers {
             geometry,
             gone: Arc::new(Mutex::new(gone)),
             leaving: Arc::new(Mutex::new(leaving)),
+            offline: Arc::default(),
             missing,
             letting_go: Arc::default(),
         }
@@ -160,8 +170,14 @@ impl PoolMembers {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn offline(&self) -> MutexGuard<'_, BTreeSet<MemberId>> {
+        self.offline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn state_of(&self, shown: &MemberShown, leaving: &BTreeSet<MemberId>) -> SeenState {
+        let offline = self.offline().contains(&shown.member);
         match (shown.state, shown.works) {
+            _ if offline => SeenState::Offline,
             _ if self.missing.contains(&shown.member) => SeenState::Unavailable,
             // The engine expects nothing more of one that has left.
             (MemberState::Gone, _) if leaving.contains(&shown.member) => SeenState::Removing,
@@ -323,6 +339,49 @@ impl PoolMembers {
         }
     }
 
+    /// Takes a member out at once, without emptying it. On return it can be pulled.
+    ///
+    /// # Errors
+    /// Why it stays; [`Errno::AGAIN`] while some dirty data has one copy.
+    pub(crate) fn take_offline(&self, member: MemberId) -> Result<(), Errno> {
+        let path = self.devices.path_of(member);
+        self.offline().insert(member);
+        if let Reply::Failed(errno) = self.handle.call(Request::ChangeMembers(MembersChange::Offline(member))) {
+            self.offline().remove(&member);
+            return Err(errno);
+        }
+        self.let_go(member);
+        log_line(format_args!(
+            "{} is offline, and out of the pool. To give it back: headpond pool online",
+            path.display()
+        ));
+        Ok(())
+    }
+
+    /// The member that was taken out or lost, and lay at this path.
+    pub(crate) fn find_lost(&self, path: &Path) -> Option<MemberId> {
+        let stats = self.handle.stats();
+        let is_it = |seen: &SeenMember| seen.path == path && (seen.state.is_lost() || seen.state == SeenState::Offline);
+        self.seen(&stats).iter().find(|seen| is_it(seen)).map(|seen| seen.shown.member)
+    }
+
+    /// A device has come in the place of one that was lost or taken out: nobody asks for that one any more. Without a
+    /// name it is the first of these.
+    pub(crate) fn is_made_up_for(&self, member: Option<MemberId>) {
+        let stats = self.handle.stats();
+        let seen = self.seen(&stats);
+        let lost = seen.iter().filter(|seen| seen.state.is_lost() || seen.state == SeenState::Offline);
+        let mut lost = lost.map(|seen| seen.shown.member);
+        let found = match member {
+            Some(member) => lost.find(|lost| *lost == member),
+            None => lost.next(),
+        };
+        if let Some(member) = found {
+            self.offline().remove(&member);
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
+        }
+    }
+
     /// Takes back what is under way.
     pub(crate) fn cancel(&self) -> Result<(), Errno> {
         match self.handle.call(Request::CancelMembersChange) {
@@ -400,7 +459,9 @@ impl PoolMembers {
 
     fn let_go_of(&self, leaving: &[MemberShown]) {
         for shown in leaving {
-            if !self.leaving().contains(&shown.member) {
+            if self.offline().contains(&shown.member) {
+                // Who asked for that lets go of it.
+            } else if !self.leaving().contains(&shown.member) {
                 let path = self.devices.path_of(shown.member);
                 log_line(format_args!(
                     "DEGRADED: {} failed, and is out of the pool. Nothing is lost that another device, or the origin, has. \
@@ -468,6 +529,9 @@ pub(crate) fn refused(errno: Errno) -> String {
     match errno {
         Errno::BUSY => "another change of the pool's devices is under way. To see it: headpond pool status".to_owned(),
         Errno::NOSPC => "the pool has no room for that: the other devices could not take what is dirty".to_owned(),
+        Errno::AGAIN => {
+            "some dirty data has one copy at the moment. Wait until it has two: headpond pool wait".to_owned()
+        }
         Errno::INVAL => "the pool cannot do without it, or cannot use it".to_owned(),
         Errno::CANCELED => "it was taken back".to_owned(),
         errno => errno.to_string(),

@@ -29,6 +29,8 @@ enum Planned {
     Add { flash: PathBuf, size: Option<Size>, format: bool },
     Remove { member: MemberId, flash: PathBuf },
     Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, format: bool },
+    Offline { member: MemberId, flash: PathBuf },
+    Online { was: MemberId, flash: PathBuf },
     Grow { member: MemberId, flash: PathBuf, bytes: u64 },
     Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
 }
@@ -39,6 +41,8 @@ impl Planned {
             Self::Add { flash, .. } => format!("adding {}", flash.display()),
             Self::Remove { flash, .. } => format!("removing {}", flash.display()),
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
+            Self::Offline { flash, .. } => format!("taking {} offline", flash.display()),
+            Self::Online { flash, .. } => format!("taking {} in again", flash.display()),
             Self::Shrink { flash, bytes, .. } => format!("shrinking {} to {}", flash.display(), Size(*bytes)),
             Self::Grow { flash, bytes, .. } => format!("growing {} to {}", flash.display(), Size(*bytes)),
         }
@@ -53,7 +57,10 @@ impl Service {
         let seen = self.members.seen(&stats);
         let exposed_bytes = exposed_blocks(&stats) * BLOCK_U64;
         let failed = stats.engine.flash_failed != 0;
-        let state = state_in_a_word(failed, seen.iter().any(|member| member.state.is_lost()) || exposed_bytes > 0);
+        let state = state_in_a_word(failed, seen.iter().any(|member| member.state.is_missed()) || exposed_bytes > 0);
+        let scrub = self.scrub_shown(&stats, &seen);
+        let mut actions = self.actions(&seen, redundancy, failed);
+        actions.extend(scrub.as_ref().and_then(|scrub| scrub.action(&self.mountpoint())));
         PoolShown {
             mountpoint: self.mountpoint(),
             pool: self.members.pool.to_string(),
@@ -61,8 +68,9 @@ impl Service {
             redundancy: redundancy.name().to_owned(),
             size_bytes: self.members.bytes(),
             exposed_bytes,
-            actions: self.actions(&seen, redundancy, failed),
+            actions,
             change: self.change_shown(&seen),
+            scrub,
             members: seen.iter().map(|member| self.member_shown(member)).collect(),
         }
     }
@@ -80,6 +88,7 @@ impl Service {
             SeenState::Removing => "REMOVING",
             SeenState::Faulted => "FAULTED",
             SeenState::Unavailable => "UNAVAIL",
+            SeenState::Offline => "OFFLINE",
         };
         let is_gone = shown.state == MemberState::Gone;
         let bytes = |blocks: u64| if is_gone { 0 } else { blocks * BLOCK_U64 };
@@ -115,6 +124,11 @@ impl Service {
             actions.push(format!(
                 "{which} is lost, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH"
             ));
+        }
+        for member in seen.iter().filter(|member| member.state == SeenState::Offline) {
+            let flash = member.path.display();
+            actions
+                .push(format!("{flash} is offline. To give it back to the pool: headpond pool online {mnt} {flash}"));
         }
         let in_use = seen.iter().filter(|member| member.state == SeenState::Online).count();
         if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy == Redundancy::Mirror {
@@ -221,6 +235,21 @@ impl Service {
                 }
                 Planned::Remove { member, flash: members.devices().path_of(member) }
             }
+            PoolChange::Offline { flash } => {
+                let member = members.find(Some(&flash))?;
+                counted(member, &flash)?;
+                Planned::Offline { member, flash: members.devices().path_of(member) }
+            }
+            PoolChange::Online { flash } => {
+                let was = members.find_lost(&flash).ok_or_else(|| {
+                    let why = format!(
+                        "{} is not offline, nor lost since this mount began. Nothing was changed. To take a device in: headpond pool add",
+                        flash.display()
+                    );
+                    Refusal::Usage(why)
+                })?;
+                Planned::Online { was, flash }
+            }
             PoolChange::Replace { old, new, size, format } => {
                 let old = members.find(old.as_deref())?;
                 Planned::Replace { old, was: members.devices().path_of(old), new, size: size.map(Size), format }
@@ -277,7 +306,11 @@ impl Service {
                     Err(refusal) => return client.refuse(&refusal),
                 }
             }
-            Planned::Remove { .. } | Planned::Grow { .. } | Planned::Shrink { .. } => None,
+            Planned::Online { flash, .. } => match members.open(flash, None, Fill::default(), false) {
+                Ok(opened) => Some(opened),
+                Err(refusal) => return client.refuse(&refusal),
+            },
+            Planned::Remove { .. } | Planned::Offline { .. } | Planned::Grow { .. } | Planned::Shrink { .. } => None,
         };
         if dry_run {
             drop(opened);
@@ -318,12 +351,26 @@ impl Service {
             None => Ok(()),
         };
         match planned {
-            Planned::Add { .. } => add(opened),
+            Planned::Add { .. } => {
+                add(opened)?;
+                members.is_made_up_for(None);
+                Ok(())
+            }
+            Planned::Online { was, .. } => {
+                add(opened)?;
+                members.is_made_up_for(Some(was));
+                Ok(())
+            }
             Planned::Remove { member, flash } => remove(members, member, &flash),
+            Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Replace { old, was, .. } => {
                 add(opened)?;
+                if members.counts(old) {
+                    return remove(members, old, &was);
+                }
                 // One that failed is out already.
-                if members.counts(old) { remove(members, old, &was) } else { Ok(()) }
+                members.is_made_up_for(Some(old));
+                Ok(())
             }
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
             Planned::Shrink { member, flash, bytes } => {
@@ -345,6 +392,17 @@ impl Service {
         };
         match planned {
             Planned::Add { .. } => "the pool takes new data on it, too; nothing is moved".to_owned(),
+            Planned::Online { .. } => {
+                "the pool takes new data on it; nothing that is on it now counts, and nothing is moved".to_owned()
+            }
+            Planned::Offline { member, .. } => {
+                let dirty =
+                    seen.iter().find(|seen| seen.shown.member == *member).map_or(0, |seen| seen.shown.dirty_blocks);
+                format!(
+                    "nothing is moved; {} of dirty data have one copy until the others have a second or the origin has them",
+                    Size(dirty * BLOCK_U64)
+                )
+            }
             Planned::Remove { member, .. } => moves(*member),
             Planned::Replace { old, .. } => moves(*old),
             Planned::Shrink { .. } => {

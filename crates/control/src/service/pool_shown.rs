@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::scrub_shown::PoolScrubShown;
 use crate::wording::{Size, clock};
 
 /// A change of a pool's devices, as a client asks for it. Paths are absolute.
@@ -35,6 +36,16 @@ pub enum PoolChange {
         size: Option<u64>,
         /// Overwrite what it holds.
         format: bool,
+    },
+    /// Take a device out at once, without emptying it.
+    Offline {
+        /// The file or device.
+        flash: PathBuf,
+    },
+    /// Take a device in again that was taken out or lost. Nothing on it counts.
+    Online {
+        /// The file or device.
+        flash: PathBuf,
     },
     /// Use more of a device.
     Grow {
@@ -72,6 +83,8 @@ pub struct PoolShown {
     pub members: Vec<PoolMemberShown>,
     /// The change that is under way, or the last one.
     pub change: Option<PoolChangeShown>,
+    /// The scrub that goes on, or the last one of this use.
+    pub scrub: Option<PoolScrubShown>,
     /// What is to be done, each with the command that does it.
     pub actions: Vec<String>,
 }
@@ -84,7 +97,7 @@ pub struct PoolMemberShown {
     pub member: u16,
     /// Where it lies, or lay. Empty if nobody knows.
     pub flash: PathBuf,
-    /// `ONLINE`, `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start).
+    /// `ONLINE`, `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start), `OFFLINE`.
     pub state: String,
     /// Bytes that the pool uses of it.
     pub size_bytes: u64,
@@ -160,6 +173,9 @@ impl fmt::Display for PoolShown {
         }
         if let Some(change) = &self.change {
             row("change", &change.to_string())?;
+        }
+        if let Some(scrub) = &self.scrub {
+            row("scrub", &scrub.to_string())?;
         }
         for action in &self.actions {
             row("action", action)?;

@@ -106,6 +106,11 @@ pub enum ClientCommand {
     /// Take back the change of the pool's devices that is under way: what was moved stays where it is. Answer:
     /// [`Answer::Done`].
     CancelPoolChange,
+    /// Read all that is of use on the pool's devices, and compare it with what was written. Answer:
+    /// [`Answer::Started`].
+    Scrub,
+    /// End a scrub early. Answer: [`Answer::Done`].
+    CancelScrub,
     /// The progress of a started operation. Answer: [`Answer::Operation`].
     Operation {
         /// Its number.

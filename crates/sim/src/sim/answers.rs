@@ -43,7 +43,8 @@ impl Sim<'_> {
                 true
             }
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
-            Errno::NOENT => matches!(asked, Asked::CancelFlush),
+            Errno::BUSY | Errno::CANCELED if matches!(asked, Asked::Scrub { .. }) => true,
+            Errno::NOENT => matches!(asked, Asked::CancelFlush | Asked::CancelScrub),
             Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
             // Bits that rotted in an earlier life are still there.
             Errno::IO => self.damaged || self.world.injected.excuses_errors(),
@@ -162,6 +163,8 @@ impl Sim<'_> {
                 Asked::Close { .. } | Asked::StatusEnds | Asked::Configure | Asked::CancelFlush | Asked::Settled,
                 Reply::Done,
             ) => Ok(()),
+            (Asked::CancelScrub, Reply::Done) => Ok(()),
+            (Asked::Scrub { mirrors }, Reply::Done) => self.scrubbed(mirrors),
             (Asked::Members { change }, Reply::Done) => self.members_changed(change),
             (Asked::Names { .. }, Reply::Done) => {
                 // It has a later time, which no answer shows.
@@ -262,5 +265,6 @@ fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Resu
 const fn is_refusal(change: Change, error: Errno) -> bool {
     // What would be left is too small to work.
     let too_small = matches!(change, Change::Shrink { .. } | Change::Remove { .. }) && matches!(error, Errno::INVAL);
-    too_small || matches!(error, Errno::NOSPC | Errno::BUSY | Errno::CANCELED | Errno::NOENT)
+    let offline = matches!(change, Change::Offline { .. }) && matches!(error, Errno::INVAL | Errno::AGAIN);
+    too_small || offline || matches!(error, Errno::NOSPC | Errno::BUSY | Errno::CANCELED | Errno::NOENT)
 }

@@ -177,6 +177,13 @@ impl World {
         }
     }
 
+    /// A member that was to be lost is not.
+    pub(crate) fn is_kept(&mut self, device: usize) {
+        if self.losses.lost == Some(Lost::Device(device)) {
+            self.losses.lost = None;
+        }
+    }
+
     /// The pool says that it has made up for the last loss.
     pub(crate) fn notice_repair(&mut self) {
         let (Some(lost), Some(core)) = (self.losses.lost, &self.core) else { return };
