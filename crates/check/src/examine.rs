@@ -12,7 +12,7 @@ use headpond_format::{Superblock, VERSION};
 
 use crate::report::{Blocks, Conclusion, DirtyObject, Findings, Pool, Progress, Report, SegmentCounts, Severity};
 use crate::segments::Examined;
-use crate::whole::WholePool;
+use crate::whole::{Copies, OneDevice, WholePool};
 use crate::{areas, blocks, settings, superblocks};
 
 /// Examines the pool on a device of `device_bytes`, and reports its progress.
@@ -27,7 +27,8 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
     let recovered = recover(flash, device_bytes);
     let segments = match fits {
         Some(superblock) => {
-            let mut pool = Examined { flash: &mut *flash, superblock, recovered: &recovered, findings: &mut findings };
+            let mut flash = OneDevice::new(superblock.geometry, &mut *flash);
+            let mut pool = Examined { flash: &mut flash, superblock, recovered: &recovered, findings: &mut findings };
             pool.segments(progress)
         }
         None => SegmentCounts::default(),
@@ -59,7 +60,8 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
                 report.checkpoints.push(areas::known_without_superblock(counting, recovered.objects().len()));
                 report.pool = Some(pool(counting));
             }
-            take_recovered(&mut report, flash, &recovered, progress);
+            let mut flash = OneDevice::new(counting.geometry, flash);
+            take_recovered(&mut report, &mut flash, &recovered, progress);
         }
         Err(error) => refuse(&mut report, error),
     }
@@ -118,7 +120,7 @@ pub fn examine_members(mut devices: Vec<Device<'_>>, progress: &mut dyn FnMut(Pr
             let here =
                 devices.iter_mut().zip(members).filter_map(|(device, member)| Some((member?, &mut *device.flash)));
             let (geometry, segments) = (superblock.geometry, recovered.segments());
-            let mut whole = WholePool { geometry, segments, devices: here.collect() };
+            let mut whole = WholePool::new(geometry, segments, here.collect());
             let findings = &mut report.findings;
             let mut examined = Examined { flash: &mut whole, superblock: &superblock, recovered: &verdict, findings };
             report.segments = examined.segments(progress);
@@ -157,7 +159,7 @@ fn tell_members(recovered: &Recovered, members: &[Option<MemberId>], findings: &
 /// What recovery found, with its data verified.
 fn take_recovered(
     report: &mut Report,
-    flash: &mut dyn FlashRead,
+    flash: &mut dyn Copies,
     recovered: &Recovered,
     progress: &mut dyn FnMut(Progress),
 ) {

@@ -1,7 +1,7 @@
-//! The segments in use: their heads, batches and footers.
+//! The segments in use: their heads, batches and footers, in each copy.
 
 use headpond_base::{BLOCK, BatchNumber, Generation, PoolId, SegmentId};
-use headpond_engine::{FlashRead, RecoverError, Recovered};
+use headpond_engine::{RecoverError, Recovered};
 use headpond_format::{
     Damage, FOOTER_TAIL_BYTES, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, Superblock, decode_batch,
     decode_footer_tail, decode_segment_head,
@@ -9,10 +9,11 @@ use headpond_format::{
 use headpond_log::{ScanError, Walk, read_footer, walk_segment};
 
 use crate::report::{Findings, Progress, SegmentCounts, Severity};
+use crate::whole::{COPIES, Copies};
 
 /// A pool whose segments are examined.
 pub(crate) struct Examined<'a> {
-    pub(crate) flash: &'a mut dyn FlashRead,
+    pub(crate) flash: &'a mut dyn Copies,
     pub(crate) superblock: &'a Superblock,
     /// If recovery refuses the pool, each segment's head speaks for itself.
     pub(crate) recovered: &'a Result<Recovered, RecoverError>,
@@ -32,19 +33,25 @@ impl Examined<'_> {
             progress(Progress { doing: "segments", done: id.0.into(), of: all.into() });
             let row = self.recovered.as_ref().ok().map(|recovered| recovered.segments().row(id));
             let (geometry, pool) = (&self.superblock.geometry, self.superblock.pool);
-            let mut segment =
-                Segment { flash: &mut *self.flash, geometry, pool, id, lost_batch, findings: &mut *self.findings };
-            match segment.examine(row) {
-                Ok(Some(used)) => {
-                    segments.used += 1;
-                    segments.batches += used.batches;
-                    segments.footers += u64::from(used.footer);
+            for copy in 0..COPIES {
+                self.flash.choose(copy);
+                if !self.flash.has(id) {
+                    // The members that have it are not here.
+                    if copy == 0 {
+                        let in_use = row.as_ref().is_some_and(|row| row.state != SegmentState::Free);
+                        segments.count(in_use.then(Used::default));
+                    }
+                    continue;
                 }
-                Ok(None) => segments.free += 1,
-                Err(error) => {
-                    segments.used += 1;
+                let mut segment =
+                    Segment { flash: &mut *self.flash, geometry, pool, id, lost_batch, findings: &mut *self.findings };
+                let examined = segment.examine(row.clone());
+                if let Err(error) = &examined {
                     let what = format!("{error}. The check does not cover what is unreadable.");
                     segment.tell(Severity::Harmless, "", 0, what);
+                }
+                if copy == 0 {
+                    segments.count(examined.unwrap_or_else(|_| Some(Used::default())));
                 }
             }
         }
@@ -52,13 +59,27 @@ impl Examined<'_> {
     }
 }
 
+impl SegmentCounts {
+    fn count(&mut self, used: Option<Used>) {
+        match used {
+            Some(used) => {
+                self.used += 1;
+                self.batches += used.batches;
+                self.footers += u64::from(used.footer);
+            }
+            None => self.free += 1,
+        }
+    }
+}
+
+#[derive(Default)]
 struct Used {
     batches: u64,
     footer: bool,
 }
 
 struct Segment<'a> {
-    flash: &'a mut dyn FlashRead,
+    flash: &'a mut dyn Copies,
     geometry: &'a Geometry,
     pool: PoolId,
     id: SegmentId,
@@ -72,8 +93,9 @@ impl Segment<'_> {
     }
 
     fn tell(&mut self, severity: Severity, part: &str, block: u32, what: String) {
-        let offset = self.offset(block);
-        self.findings.add(severity, format!("segment {}{part}", self.id), offset, what);
+        let place = self.flash.place(self.geometry.first_location(self.id).plus(block));
+        let structure = place.named(&format!("segment {}{part}", self.id));
+        self.findings.add(severity, structure, place.offset, what);
     }
 
     fn examine(&mut self, row: Option<SegmentRow>) -> Result<Option<Used>, ScanError> {

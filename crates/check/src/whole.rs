@@ -1,23 +1,102 @@
-//! The segments of a pool of several devices, read as if they lay one after the other on one device.
+//! The segments of a pool and their copies, read as if they lay one after the other on one device.
 
-use headpond_base::{Buf, BufMut, Errno, MemberId, Result, SegmentId};
+use headpond_base::{Buf, BufMut, Errno, Location, MemberId, Result, SegmentId};
 use headpond_engine::FlashRead;
-use headpond_format::Geometry;
+use headpond_format::{Address, Geometry};
 use headpond_log::Segments;
 
-/// All segments. Offsets are those of the geometry.
-pub(crate) struct WholePool<'a, 'd> {
-    pub(crate) geometry: Geometry,
-    pub(crate) segments: &'a Segments,
-    /// The device of each member that is here.
-    pub(crate) devices: Vec<(MemberId, &'a mut (dyn FlashRead + 'd))>,
+/// The most copies of a segment, the first included.
+pub(crate) const COPIES: usize = 2;
+
+/// The segments of a pool. A read is of one copy of them: the first, until another is chosen.
+pub(crate) trait Copies: FlashRead {
+    /// Chooses the copy that reads are of, from 0. Where a segment has no such copy, a read fails.
+    fn choose(&mut self, copy: usize);
+
+    /// Whether the chosen copy of a segment is here.
+    fn has(&self, segment: SegmentId) -> bool;
+
+    /// The chosen copy of a location, by its member and its offset there.
+    fn place(&self, location: Location) -> Place;
 }
 
-impl WholePool<'_, '_> {
-    fn read_in(&mut self, keeper: SegmentId, within: u64, len: usize) -> Option<Result<Buf>> {
-        let at = self.segments.addresses().of_segment(keeper).plus(within);
-        let (_, device) = self.devices.iter_mut().find(|(member, _)| *member == at.member)?;
-        Some(device.read(at.offset, len))
+/// Where something lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// The member, in a pool of several.
+    pub(crate) member: Option<MemberId>,
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    /// The name of something here.
+    pub(crate) fn named(&self, what: &str) -> String {
+        match self.member {
+            Some(member) => format!("member {}: {what}", member.0),
+            None => what.to_owned(),
+        }
+    }
+}
+
+/// A pool of one device: each segment once, in order.
+pub(crate) struct OneDevice<'a> {
+    geometry: Geometry,
+    flash: &'a mut dyn FlashRead,
+    first: bool,
+}
+
+impl<'a> OneDevice<'a> {
+    pub(crate) fn new(geometry: Geometry, flash: &'a mut dyn FlashRead) -> Self {
+        Self { geometry, flash, first: true }
+    }
+}
+
+impl FlashRead for OneDevice<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
+        self.flash.read(offset, len)
+    }
+}
+
+impl Copies for OneDevice<'_> {
+    fn choose(&mut self, copy: usize) {
+        self.first = copy == 0;
+    }
+
+    fn has(&self, _: SegmentId) -> bool {
+        self.first
+    }
+
+    fn place(&self, location: Location) -> Place {
+        Place { member: None, offset: self.geometry.byte_of(location) }
+    }
+}
+
+/// A pool of several devices. Offsets are those of the geometry.
+pub(crate) struct WholePool<'a, 'd> {
+    geometry: Geometry,
+    segments: &'a Segments,
+    /// The device of each member that is here.
+    devices: Vec<(MemberId, &'a mut (dyn FlashRead + 'd))>,
+    copy: usize,
+}
+
+impl<'a, 'd> WholePool<'a, 'd> {
+    pub(crate) fn new(
+        geometry: Geometry,
+        segments: &'a Segments,
+        devices: Vec<(MemberId, &'a mut (dyn FlashRead + 'd))>,
+    ) -> Self {
+        Self { geometry, segments, devices, copy: 0 }
+    }
+
+    /// The segment in whose home the chosen copy lies. What is nowhere would lie in its own, as a free one does.
+    fn keeper(&self, segment: SegmentId) -> Option<SegmentId> {
+        self.segments.keepers(segment).nth(self.copy).or((self.copy == 0).then_some(segment))
+    }
+
+    fn address(&self, location: Location) -> Address {
+        let segment = self.geometry.segment_of(location);
+        self.segments.addresses().within(self.keeper(segment).unwrap_or(segment), location)
     }
 }
 
@@ -25,8 +104,8 @@ impl FlashRead for WholePool<'_, '_> {
     fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
         let beyond = offset.checked_sub(self.geometry.segments_start).ok_or(Errno::INVAL)?;
         let segment_bytes = u64::from(self.geometry.segment_bytes);
-        let (segment, within) = (beyond / segment_bytes, beyond % segment_bytes);
-        let segment = SegmentId(u32::try_from(segment).map_err(|_| Errno::INVAL)?);
+        let within = beyond % segment_bytes;
+        let segment = SegmentId(u32::try_from(beyond / segment_bytes).map_err(|_| Errno::INVAL)?);
         if segment.0 >= self.geometry.segments {
             return Err(Errno::INVAL);
         }
@@ -39,19 +118,29 @@ impl FlashRead for WholePool<'_, '_> {
             whole[here..].copy_from_slice(&rest);
             return Ok(whole.freeze());
         }
-        let keepers: Vec<SegmentId> = self.segments.keepers(segment).collect();
-        let mut failed = None;
-        for keeper in &keepers {
-            match self.read_in(*keeper, within, len) {
-                Some(Ok(bytes)) => return Ok(bytes),
-                Some(Err(errno)) => failed = Some(errno),
-                None => {}
-            }
+        let keeper = self.keeper(segment).ok_or(Errno::NODEV)?;
+        let at = self.segments.addresses().of_segment(keeper).plus(within);
+        let counts = self.has(segment);
+        match self.devices.iter_mut().find(|(member, _)| *member == at.member) {
+            Some((_, device)) => device.read(at.offset, len),
+            None if counts => Err(Errno::NODEV),
+            // Nothing there counts. On a device that is not here there is nothing to see.
+            None => Ok(BufMut::zeroed(len).freeze()),
         }
-        if !keepers.is_empty() {
-            return Err(failed.unwrap_or(Errno::NODEV));
-        }
-        // Nothing there counts. On a device that is not here there is nothing to see.
-        self.read_in(segment, within, len).unwrap_or_else(|| Ok(BufMut::zeroed(len).freeze()))
+    }
+}
+
+impl Copies for WholePool<'_, '_> {
+    fn choose(&mut self, copy: usize) {
+        self.copy = copy;
+    }
+
+    fn has(&self, segment: SegmentId) -> bool {
+        self.segments.keepers(segment).nth(self.copy).is_some()
+    }
+
+    fn place(&self, location: Location) -> Place {
+        let Address { member, offset } = self.address(location);
+        Place { member: Some(member), offset }
     }
 }

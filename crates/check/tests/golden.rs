@@ -1,5 +1,5 @@
-//! The examination of whole pools of version 1, as they were written, and with each of their structures
-//! damaged in turn: what is damaged is named, with what it costs. (Pools that the real engine
+//! The examination of whole pools, as they were written, and with each of their structures
+//! damaged in turn: what is damaged is named, with what it costs, and in a pool of several devices where. (Pools that the real engine
 //! makes are damaged all over by the tests of `headpond-fuzz`.)
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
@@ -11,7 +11,7 @@ mod sparse;
 use std::path::Path;
 
 use headpond_base::{BLOCK, Buf, BufMut, Errno, PoolId, Result};
-use headpond_check::{Conclusion, Report, Severity, examine};
+use headpond_check::{Conclusion, Device, Report, Severity, examine, examine_members};
 use headpond_engine::FlashRead;
 use headpond_format::{
     Entry, SETTINGS_SLOTS, SUPERBLOCK_SLOTS, SettingsBlock, decode_batch, decode_checkpoint_head, decode_footer_tail,
@@ -136,4 +136,101 @@ fn a_head_that_a_power_cut_dropped_before_its_sync_is_no_damage() {
     let report = report(&cut);
     let found = report.findings.listed.iter().find(|found| found.structure == "segment 0: head").unwrap();
     assert_eq!((report.verdict, found.severity), (Conclusion::Sound, Severity::Note), "{:?}", report.findings);
+}
+
+fn mirrored() -> [Vec<u8>; 2] {
+    [0, 1].map(|member| golden(&format!("mirrored-pool-in-use-member-{member}")))
+}
+
+/// The report on these devices, in this order.
+fn report_of(images: &[&[u8]]) -> Report {
+    let mut flashes: Vec<Flash> = images.iter().map(|image| Flash(image.to_vec())).collect();
+    let devices = flashes.iter_mut().map(|flash| Device { bytes: flash.0.len() as u64, flash });
+    examine_members(devices.collect(), &mut |_| {})
+}
+
+#[test]
+fn a_mirrored_pool_is_sound_with_both_members_and_harmed_by_the_lack_of_either() {
+    let [one, two] = mirrored();
+    for images in [[&one[..], &two], [&two, &one]] {
+        let report = report_of(&images);
+        assert_eq!(report.verdict, Conclusion::Sound);
+        assert!(report.findings.listed.is_empty(), "{:?}", report.findings);
+        // By hand: see the engine's test of the same images.
+        assert_eq!((report.blocks.cached, report.blocks.dirty, report.blocks.verified), (7, 4, 5));
+    }
+    for (image, missing) in [(&one, "member 1"), (&two, "member 0")] {
+        let report = report_of(&[image]);
+        assert_eq!(report.verdict, Conclusion::Harmless, "{:?}", report.findings);
+        let [found] = &report.findings.listed[..] else { panic!("{:?}", report.findings) };
+        assert_eq!((&found.structure[..], found.severity), (missing, Severity::Harmless));
+        // Each has one of the two clean blocks that lie once.
+        assert_eq!((report.blocks.cached, report.blocks.dirty, report.blocks.verified), (6, 4, 4));
+    }
+}
+
+/// Where a member has a block of the file that is filled with this byte, as a mirror has it.
+fn filled(image: &[u8], byte: u8) -> usize {
+    blocks(image, |block| block.iter().all(|found| *found == byte))[0]
+}
+
+#[test]
+fn a_damaged_copy_is_named_with_its_member_and_loses_nothing_unless_it_is_the_last() {
+    let pool = mirrored();
+    let spoiled = |which: &[usize], byte: u8| {
+        let mut pool = pool.clone();
+        for member in which {
+            let at = filled(&pool[*member], byte) + 9;
+            pool[*member][at] ^= 0x40;
+        }
+        report_of(&[&pool[0], &pool[1]])
+    };
+    for member in [0, 1] {
+        // Block 0 lies in a sealed segment. Block 1 lies in the tail, where a crash may leave two copies that differ.
+        for (block, byte, severity) in [(0, 0x10, Severity::Harmless), (1, 0x31, Severity::Note)] {
+            let report = spoiled(&[member], byte);
+            let [found] = &report.findings.listed[..] else { panic!("{:?}", report.findings) };
+            let named = format!("member {member}: dirty block {block} of data/kept");
+            assert_eq!((&found.structure, found.severity), (&named, severity), "{}", found.what);
+            assert_eq!(found.offset, filled(&pool[member], byte) as u64, "{named}");
+            assert_eq!((report.blocks.damaged_dirty, report.dirty_files[0].damaged_dirty_blocks), (0, 0));
+        }
+    }
+    let report = spoiled(&[0, 1], 0x10);
+    assert_eq!((report.verdict, report.blocks.damaged_dirty), (Conclusion::Loss, 1), "{:?}", report.findings);
+    assert_eq!(report.dirty_files[0].damaged_dirty_blocks, 1);
+}
+
+#[test]
+fn each_damaged_structure_of_one_member_is_named_with_the_member() {
+    let pool = mirrored();
+    for member in [0, 1] {
+        let image = &pool[member];
+        let is_host = |at: usize| {
+            let (_, placement) = decode_segment_head(&image[at..at + BLOCK]).unwrap();
+            placement.layout.places().len() == 2
+        };
+        let heads = blocks(image, |block| decode_segment_head(block).is_ok());
+        let host = heads.into_iter().find(|at| is_host(*at)).unwrap();
+        let footer = blocks(image, |block| decode_footer_tail(block).is_ok())[0];
+        let (segment, _) = decode_segment_head(&image[host..host + BLOCK]).unwrap();
+        let head = format!("member {member}: segment {}: head", segment.segment);
+        let device = format!("device {}", member + 1);
+        for (at, names) in [
+            (SUPERBLOCK_SLOTS[0] as usize + 60, format!("{device}: superblock 0")),
+            (host + 60, head),
+            (footer + BLOCK - 20, "footer".to_owned()),
+        ] {
+            let mut damaged = pool.clone();
+            damaged[member][at] ^= 0x40;
+            let report = report_of(&[&damaged[0], &damaged[1]]);
+            let of_member = format!("member {member}: ");
+            let is_named = |found: &&headpond_check::Finding| {
+                let own = found.structure.starts_with(&of_member) || found.structure.starts_with(&device);
+                own && found.structure.contains(&names) && found.severity == Severity::Harmless
+            };
+            assert!(report.findings.listed.iter().any(|found| is_named(&found)), "{names}: {:?}", report.findings);
+            assert_eq!(report.verdict, Conclusion::Harmless, "{names}: {:?}", report.findings);
+        }
+    }
 }

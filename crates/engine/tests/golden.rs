@@ -1,5 +1,6 @@
 //! A whole pool of version 2, as it was written: an empty one, and one in use that was cut off, with a checkpoint and a
-//! tail in several streams. Recovery must find in it what was put in. An empty pool of version 1 is refused.
+//! tail in several streams. Recovery must find in it what was put in. The same of two mirrored members, by both and by
+//! either alone. An empty pool of version 1 is refused.
 //!
 //! For a new version, raise `VERSION` and run once `cargo test -p headpond-engine --test golden -- --ignored`.
 
@@ -11,18 +12,24 @@ mod sparse;
 use std::path::PathBuf;
 
 use headpond_base::{
-    BLOCK, Block, Buf, BufMut, CacheMode, Class, Errno, ObjectId, PoolId, Result, SegmentId, Stream, UnixNanos,
+    BLOCK, Block, Buf, BufMut, CacheMode, Class, Errno, MemberId, ObjectId, PoolId, Redundancy, Result, SegmentId,
+    Stream, UnixNanos,
 };
-use headpond_engine::{FlashRead, RecoverError, format_pool, recover};
+use headpond_engine::{
+    Device, FlashRead, Present, RecoverError, Recovered, format_members, format_pool, recover, recover_members,
+};
 use headpond_format::{
-    CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, MemberName, ObjectState, OriginName,
-    SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness, Writer, encode_checkpoint_head, encode_frame,
-    encode_superblock,
+    Address, CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, MemberName, Members, ObjectState,
+    OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness, Writer, encode_checkpoint_head,
+    encode_frame, encode_superblock,
 };
-use headpond_log::{DataRecord, Log, LogIo, scan};
+use headpond_log::{DataRecord, Log, LogIo, scan, scan_members};
 use headpond_map::{ObjectMap, Slot};
 
 const POOL_BYTES: u64 = 2 << 20;
+/// Sixteen slots beside the areas: enough pairs for a mirror.
+const MEMBER_BYTES: u64 = 3 << 19;
+const MIRRORED: [&str; 2] = ["mirrored-pool-in-use-member-0", "mirrored-pool-in-use-member-1"];
 const KEPT: ObjectId = ObjectId(1);
 const GONE: ObjectId = ObjectId(2);
 
@@ -38,6 +45,18 @@ impl Flash {
     fn put(&mut self, offset: u64, bytes: &[u8]) {
         self.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
     }
+}
+
+/// The devices of the members `given`, in this order, as they muster at a start.
+fn present<'a>(flashes: &'a mut [Flash], given: &[usize]) -> Present<'a> {
+    let mut rest: Vec<Option<&mut Flash>> = flashes.iter_mut().map(Some).collect();
+    let given = given.iter().map(|index| rest[*index].take().unwrap());
+    let devices = given.map(|flash| Device { bytes: flash.0.len() as u64, flash });
+    Present::muster(devices.collect()).unwrap()
+}
+
+fn put(flashes: &mut [Flash], at: Address, bytes: &[u8]) {
+    flashes[usize::from(at.member.0)].put(at.offset, bytes);
 }
 
 fn path(version: u32, name: &str) -> PathBuf {
@@ -59,6 +78,17 @@ fn empty() -> Flash {
     flash
 }
 
+fn empty_mirrored() -> Vec<Flash> {
+    let devices = [7, 8].map(|name| (MemberName([name; 16]), MEMBER_BYTES));
+    let (geometry, members) = Geometry::for_members(&devices, Some(64 << 10)).unwrap();
+    let members = Members::first(members[0]).with(members[1]).unwrap().0;
+    let mut flashes: Vec<Flash> = devices.map(|(_, bytes)| Flash(vec![0; bytes as usize])).into();
+    for (at, bytes) in format_members(PoolId([7; 16]), &members, geometry, Some(origin()), CacheMode::WriteBack) {
+        put(&mut flashes, at, &bytes);
+    }
+    flashes
+}
+
 fn state(path: &[u8], size: u64) -> ObjectState {
     ObjectState {
         identity: Identity::File(FileIdentity { inode: 77, birth: UnixNanos(1_000) }),
@@ -72,7 +102,7 @@ fn state(path: &[u8], size: u64) -> ObjectState {
 }
 
 /// Carries out what the log wants, at once.
-fn settle(log: &mut Log, flash: &mut Flash) {
+fn settle(log: &mut Log, flashes: &mut [Flash]) {
     log.want_sync_of_all();
     loop {
         let io = log.take_io();
@@ -82,8 +112,7 @@ fn settle(log: &mut Log, flash: &mut Flash) {
         for io in io {
             match io {
                 LogIo::Write { id, at, data } => {
-                    let offset = at.offset;
-                    flash.put(offset, &data);
+                    put(flashes, at, &data);
                     log.wrote(id);
                 }
                 LogIo::Sync(_) => log.synced(),
@@ -123,16 +152,17 @@ fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &
 }
 
 /// Segments with a footer, a checkpoint that points into them, and a tail.
-fn in_use() -> Flash {
-    let mut flash = empty();
-    let before = scan(&mut flash, POOL_BYTES, None).unwrap();
+fn in_use(mut flashes: Vec<Flash>) -> Vec<Flash> {
+    let members: Vec<usize> = (0..flashes.len()).collect();
+    let before = scan_members(&mut present(&mut flashes, &members), None).unwrap();
     let (mut log, mut map) = (Log::new(before.start), ObjectMap::default());
+    log.set_redundancy(Redundancy::Mirror);
     let kept = state(b"db/kept", 40_000);
     log.append(&Entry::Object { object: KEPT, state: kept.clone() });
     write(&mut log, &mut map, Stream::Host, 0, &[0x10, 0x11, 0x12]);
     write(&mut log, &mut map, Stream::Cold, 600, &[0x20, 0x21]);
     log.seal_all();
-    settle(&mut log, &mut flash);
+    settle(&mut log, &mut flashes);
 
     let (mut rows, mut entry, mut frames) = (Vec::new(), Vec::new(), Vec::new());
     log.segments().iter().for_each(|(id, _)| log.segments().row(id).encode(&mut rows));
@@ -171,15 +201,17 @@ fn in_use() -> Flash {
         dirty_blocks: map.dirty(),
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: 1,
+        host_copies: if log.mirrors() { 2 } else { 1 },
         may_have_packed: false,
         may_have_blanks: false,
         ..before.superblock
     };
     let start = superblock.geometry.checkpoint_start(1);
-    flash.put(start, &encode_checkpoint_head(&head));
-    flash.put(start + BLOCK as u64, &frames);
-    flash.put(SUPERBLOCK_SLOTS[0], &encode_superblock(&superblock));
+    for (member, flash) in (0..).map(MemberId).zip(&mut flashes) {
+        flash.put(start, &encode_checkpoint_head(&head));
+        flash.put(start + BLOCK as u64, &frames);
+        flash.put(SUPERBLOCK_SLOTS[0], &encode_superblock(&Superblock { member, ..superblock.clone() }));
+    }
 
     write(&mut log, &mut map, Stream::Host, 1, &[0x31]);
     write(&mut log, &mut map, Stream::Hot, 700, &[0x41]);
@@ -189,12 +221,13 @@ fn in_use() -> Flash {
     log.append(&Entry::Object { object: GONE, state: state(b"db/gone", 0) });
     log.append(&Entry::Forget { object: GONE });
     log.append(&Entry::Rename { from: b"db".to_vec(), to: b"data".to_vec() });
-    settle(&mut log, &mut flash);
-    flash
+    settle(&mut log, &mut flashes);
+    flashes
 }
 
-fn images() -> [(&'static str, Flash); 2] {
-    [("empty-pool", empty()), ("pool-in-use", in_use())]
+fn images() -> Vec<(&'static str, Flash)> {
+    let names = ["empty-pool", "pool-in-use"].into_iter().chain(MIRRORED);
+    names.zip([empty()].into_iter().chain(in_use(vec![empty()])).chain(in_use(empty_mirrored()))).collect()
 }
 
 #[test]
@@ -278,10 +311,69 @@ fn the_blocks_of_a_pool_of_version_2_hold_what_was_written() {
     assert!(data.next().is_none());
 }
 
+/// The blocks of the file that a start finds on flash, each with the members that have it as it was written.
+fn found_in(recovered: &Recovered, flashes: &mut [Flash], here: &[usize]) -> Vec<(u64, u8, Vec<u16>)> {
+    let mut found = Vec::new();
+    for (block, slot) in recovered.blocks(KEPT) {
+        let segment = recovered.superblock().geometry.segment_of(slot.location);
+        let (mut byte, mut members) = (None, Vec::new());
+        for place in recovered.segments().places(segment, slot.location) {
+            let member = usize::from(place.member.0);
+            assert!(here.contains(&member), "block {block} lies on a member that is not here");
+            let bytes = flashes[member].read(place.offset, BLOCK).unwrap();
+            assert_eq!(recovered.verify(KEPT, block, &[slot], &bytes), [true], "block {block} of member {member}");
+            assert!(bytes.iter().all(|other| *other == *byte.get_or_insert(bytes[0])), "block {block}");
+            members.push(place.member.0);
+        }
+        members.sort_unstable();
+        found.push((block.0, byte.unwrap(), members));
+    }
+    found
+}
+
+#[test]
+fn a_mirrored_pool_of_version_2_is_recovered_by_its_members_and_by_either_alone() {
+    let mut flashes: Vec<Flash> = MIRRORED.map(|name| Flash(sparse::read(&path(VERSION, name)))).into();
+    // Dirty blocks and the clean block 2 lie in the host stream, so twice. What was read from the origin lies once:
+    // block 600 on one member, block 700 on the other. Block 601 was dropped.
+    let all = [(0, 0x10, None), (1, 0x31, None), (2, 0x12, None), (600, 0x20, Some(0)), (700, 0x41, Some(1))];
+    for given in [&[0, 1][..], &[1, 0], &[0], &[1]] {
+        let recovered = recover_members(&mut present(&mut flashes, given), None).unwrap();
+        let missing: Vec<u16> = (0..2).filter(|member| !given.contains(&usize::from(*member))).collect();
+        assert_eq!(recovered.missing().iter().map(|member| member.0).collect::<Vec<_>>(), missing);
+        let objects = recovered.objects();
+        let [kept] = &objects[..] else { panic!("{objects:?}") };
+        assert_eq!((kept.object, &kept.state.path[..]), (KEPT, &b"data/kept"[..]));
+        assert_eq!((kept.state.size, kept.state.mtime), (40_000, UnixNanos(4_000)));
+        let here = |member: &u16| !missing.contains(member);
+        let expected: Vec<_> = all
+            .iter()
+            .map(|(block, byte, lone)| {
+                let members: Vec<u16> = lone.map_or(vec![0, 1], |lone| vec![lone]).into_iter().filter(here).collect();
+                (*block, *byte, members)
+            })
+            .filter(|(_, _, members)| !members.is_empty())
+            .collect();
+        assert_eq!(found_in(&recovered, &mut flashes, given), expected, "of the members {given:?}");
+        // Two ranges of zeros count as a block each.
+        assert_eq!((kept.cached_blocks, kept.dirty_blocks), (expected.len() as u64 + 2, 4));
+    }
+}
+
+#[test]
+fn a_mirrored_pool_of_version_2_is_refused_without_a_member_if_dirty_data_may_lie_there_alone() {
+    let mut flashes: Vec<Flash> = MIRRORED.map(|name| Flash(sparse::read(&path(VERSION, name)))).into();
+    let newest = flashes[0].read(SUPERBLOCK_SLOTS[0], BLOCK).unwrap();
+    let lone = headpond_format::decode_superblock(&newest).unwrap();
+    flashes[0].put(SUPERBLOCK_SLOTS[0], &encode_superblock(&Superblock { host_copies: 1, ..lone }));
+    let refused = recover_members(&mut present(&mut flashes, &[0]), None).err().unwrap();
+    assert_eq!(refused, RecoverError::MissingAfterCrash { member: MemberId(1) });
+}
+
 #[test]
 #[ignore = "writes the fixtures of a new version, once"]
 fn write_the_fixtures_of_a_new_version() {
-    for (name, image) in images() {
+    for (name, image) in images().into_iter().filter(|(name, _)| !path(VERSION, name).exists()) {
         sparse::write_new(&path(VERSION, name), &image.0);
     }
 }

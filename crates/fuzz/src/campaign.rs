@@ -93,12 +93,12 @@ pub fn fuzz(campaign: &Campaign) -> CampaignOutcome {
         outcome.inputs += 1;
         let mut input = if kept.is_empty() || seed.one_in(2) {
             let base = campaign.seed.wrapping_mul(1000).wrapping_add(seed.below(BASES));
-            Input { target, base, edits: Vec::new(), forged: seed.one_in(2) }
+            Input { forged: seed.one_in(2), ..Input::new(target, base) }
         } else {
             kept[seed.index(kept.len())].clone()
         };
         let base = bases.entry(input.base).or_insert_with(|| targets::base(target, input.base));
-        spoil(&mut seed, &mut input, &base.bytes, &base.seals);
+        spoil(&mut seed, &mut input, base);
         watchdog.begin(&input);
         let told = run(&input, base, campaign.planted);
         watchdog.end();
@@ -138,9 +138,12 @@ fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Told, String> 
 /// Removes edits as long as the input fails without them.
 fn shorten(mut input: Input, base: &Base, mut what: String, planted: PlantedBug) -> (Input, String) {
     let mut at = 0;
-    while at < input.edits.len() {
+    while at < input.edits.len() + input.devices.len() {
         let mut without = input.clone();
-        without.edits.remove(at);
+        match at.checked_sub(input.edits.len()) {
+            None => drop(without.edits.remove(at)),
+            Some(at) => drop(without.devices.remove(at)),
+        }
         match run(&without, base, planted) {
             Err(why) => (input, what) = (without, why),
             Ok(_) => at += 1,

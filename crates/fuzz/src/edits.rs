@@ -1,10 +1,13 @@
 //! How to spoil bytes: at sensitive places, and with values at which arithmetic goes wrong.
 
+use std::ops::Range;
+
 use headpond_base::BLOCK;
 
-use crate::input::{Edit, Input};
+use crate::input::{DeviceEdit, Edit, Input};
 use crate::seals::Seal;
 use crate::seed::Seed;
+use crate::subject::Base;
 
 /// Values at the edges of fields.
 const EDGES: [u64; 16] = [
@@ -30,7 +33,7 @@ const EDGES: [u64; 16] = [
 const EDITS_MAX: usize = 12;
 
 /// Spoils a fresh input, or one that was spoiled before.
-pub(crate) fn spoil(seed: &mut Seed, input: &mut Input, bytes: &[u8], seals: &[Seal]) {
+pub(crate) fn spoil(seed: &mut Seed, input: &mut Input, base: &Base) {
     if !input.edits.is_empty() && seed.one_in(4) {
         let gone = seed.index(input.edits.len());
         input.edits.remove(gone);
@@ -38,17 +41,55 @@ pub(crate) fn spoil(seed: &mut Seed, input: &mut Input, bytes: &[u8], seals: &[S
     if seed.one_in(8) {
         input.forged = !input.forged;
     }
+    if base.devices > 1 {
+        return spoil_devices(seed, input, base);
+    }
     let more = if seed.one_in(2) { 1 } else { 1 + seed.index(6) };
     for _ in 0..more {
         if input.edits.len() < EDITS_MAX {
-            input.edits.push(edit(seed, bytes, seals));
+            input.edits.push(edit(seed, 0..base.bytes.len(), &base.bytes, &base.seals));
         }
     }
 }
 
-fn edit(seed: &mut Seed, bytes: &[u8], seals: &[Seal]) -> Edit {
+/// Spoils a pool of several devices: mostly one of them, and sometimes as a whole.
+fn spoil_devices(seed: &mut Seed, input: &mut Input, base: &Base) {
+    let len = base.bytes.len() / base.devices;
+    if !input.devices.is_empty() && seed.one_in(2) {
+        let gone = seed.index(input.devices.len());
+        input.devices.remove(gone);
+    }
+    let damaged = input.edits.first().map(|edit| edit.span().0 / len);
+    let damaged = damaged.or_else(|| input.devices.iter().find_map(|edit| edit.damages()));
+    let one = damaged.filter(|device| *device < base.devices).unwrap_or_else(|| seed.index(base.devices));
+    let wholly = seed.one_in(3);
+    if wholly && input.devices.len() < base.devices {
+        let device = if seed.one_in(4) { seed.index(base.devices) } else { one };
+        input.devices.push(match seed.below(6) {
+            0 => DeviceEdit::Swap { one: 0, other: 1 + seed.index(base.devices - 1) },
+            1 => DeviceEdit::Absent { device },
+            2 => DeviceEdit::Cut { device, len: seed.index(len / 512) * 512 },
+            3 => DeviceEdit::Stale { device, at: 0, len },
+            4 => DeviceEdit::Stale { device, at: 0, len: BLOCK << seed.below(8) },
+            _ => DeviceEdit::Stale { device, at: seed.index(len / BLOCK) * BLOCK, len: BLOCK << seed.below(8) },
+        });
+    }
+    let most = [2, 1, 6][if wholly { 0 } else { 1 + seed.index(2) }];
+    let more = seed.index(most) + usize::from(!wholly);
+    for _ in 0..more {
+        let device = if seed.one_in(6) { seed.index(base.devices) } else { one };
+        let within = device * len..(device + 1) * len;
+        let seals: Vec<Seal> = base.seals.iter().filter(|seal| within.contains(&seal.covers.start)).cloned().collect();
+        if input.edits.len() < EDITS_MAX {
+            input.edits.push(edit(seed, within, &base.bytes, &seals));
+        }
+    }
+}
+
+/// An edit in this part of some bytes.
+fn edit(seed: &mut Seed, within: Range<usize>, bytes: &[u8], seals: &[Seal]) -> Edit {
     let seal = (!seals.is_empty() && !seed.one_in(5)).then(|| &seals[seed.index(seals.len())]);
-    let place = seal.map_or(0..bytes.len(), |seal| {
+    let place = seal.map_or(within, |seal| {
         let part = if seed.one_in(4) { &seal.covers } else { &seal.fields };
         part.start..part.end.max(part.start + 1)
     });

@@ -49,6 +49,40 @@ impl Edit {
     }
 }
 
+/// One change to a whole device of a pool of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DeviceEdit {
+    /// A part is as it was at an earlier moment: writes were lost, or all of it was restored from a copy.
+    Stale { device: usize, at: usize, len: usize },
+    /// The device ends here.
+    Cut { device: usize, len: usize },
+    /// The device is not there.
+    Absent { device: usize },
+    /// The two are named the other way round.
+    Swap { one: usize, other: usize },
+}
+
+impl DeviceEdit {
+    /// The device that it damages.
+    pub(crate) const fn damages(self) -> Option<usize> {
+        match self {
+            Self::Stale { device, .. } | Self::Cut { device, .. } | Self::Absent { device } => Some(device),
+            Self::Swap { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for DeviceEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale { device, at, len } => write!(f, "stale {device} {at} {len}"),
+            Self::Cut { device, len } => write!(f, "cut {device} {len}"),
+            Self::Absent { device } => write!(f, "absent {device}"),
+            Self::Swap { one, other } => write!(f, "swap {one} {other}"),
+        }
+    }
+}
+
 /// One input of a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Input {
@@ -57,8 +91,17 @@ pub struct Input {
     /// The seed of the valid bytes.
     pub(crate) base: u64,
     pub(crate) edits: Vec<Edit>,
+    /// Made after the edits, in order.
+    pub(crate) devices: Vec<DeviceEdit>,
     /// Whether checksums over edited bytes are made right again.
     pub(crate) forged: bool,
+}
+
+impl Input {
+    /// Valid bytes.
+    pub(crate) const fn new(target: Target, base: u64) -> Self {
+        Self { target, base, edits: Vec::new(), devices: Vec::new(), forged: false }
+    }
 }
 
 impl fmt::Display for Input {
@@ -76,6 +119,7 @@ impl fmt::Display for Input {
                 Edit::Copy { from, to, len } => writeln!(f, "copy {from} {to} {len}")?,
             }
         }
+        self.devices.iter().try_for_each(|edit| writeln!(f, "{edit}"))?;
         if self.forged { writeln!(f, "forged") } else { Ok(()) }
     }
 }
@@ -84,7 +128,7 @@ impl FromStr for Input {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut input = Self { target: Target::Superblock, base: 0, edits: Vec::new(), forged: false };
+        let mut input = Self::new(Target::Superblock, 0);
         let mut targets = 0;
         for (index, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -108,6 +152,17 @@ impl FromStr for Input {
                 ["copy", from, to, len] => {
                     input.edits.push(Edit::Copy { from: number(from)?, to: number(to)?, len: number(len)? });
                 }
+                ["stale", device, at, len] => {
+                    let (device, at, len) = (number(device)?, number(at)?, number(len)?);
+                    input.devices.push(DeviceEdit::Stale { device, at, len });
+                }
+                ["cut", device, len] => {
+                    input.devices.push(DeviceEdit::Cut { device: number(device)?, len: number(len)? });
+                }
+                ["absent", device] => input.devices.push(DeviceEdit::Absent { device: number(device)? }),
+                ["swap", one, other] => {
+                    input.devices.push(DeviceEdit::Swap { one: number(one)?, other: number(other)? });
+                }
                 ["forged"] => input.forged = true,
                 _ => return Err(wrong()),
             }
@@ -129,6 +184,12 @@ mod tests {
                 Edit::Set { at: 5, bytes: vec![0, 0xab] },
                 Edit::Fill { at: 9, len: 3, byte: 0xff },
                 Edit::Copy { from: 1, to: 2, len: 3 },
+            ],
+            devices: vec![
+                DeviceEdit::Stale { device: 1, at: 4096, len: 512 },
+                DeviceEdit::Cut { device: 0, len: 9 },
+                DeviceEdit::Absent { device: 2 },
+                DeviceEdit::Swap { one: 0, other: 1 },
             ],
             forged: true,
         };

@@ -14,11 +14,13 @@
 //!   failed stay in `corpus` and run in each test.
 
 mod campaign;
+mod devices;
 mod edits;
 mod failures;
 mod guard;
 mod history;
 mod input;
+mod life;
 mod origin;
 mod seals;
 mod seed;

@@ -17,7 +17,8 @@ struct Arguments {
     /// Seconds for each target
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Fuzz only this target: superblock, settings, segment, batch, record, checkpoint, image
+    /// Fuzz only this target: superblock, settings, segment, batch, record, checkpoint, trace,
+    /// image, members
     #[arg(long)]
     target: Option<Target>,
     /// The seed of the inputs

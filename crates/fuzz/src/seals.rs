@@ -24,6 +24,12 @@ impl Seal {
         Self { covers, at, fields }
     }
 
+    /// The same, so many bytes further on.
+    pub(crate) fn moved(&self, by: usize) -> Self {
+        let moved = |range: &Range<usize>| range.start + by..range.end + by;
+        Self { covers: moved(&self.covers), at: self.at + by, fields: moved(&self.fields) }
+    }
+
     /// Makes the checksum right.
     pub(crate) fn repair(&self, bytes: &mut [u8]) {
         if self.covers.end > bytes.len() || self.at + 4 > bytes.len() {

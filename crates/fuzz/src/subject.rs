@@ -13,6 +13,8 @@ pub enum PlantedBug {
     ReplayOutOfOrder,
     /// See [`Mutation::AcceptTornBatch`].
     AcceptTornBatch,
+    /// See [`Mutation::BelieveOldMember`].
+    BelieveOldMember,
 }
 
 impl PlantedBug {
@@ -21,6 +23,7 @@ impl PlantedBug {
             Self::None => None,
             Self::ReplayOutOfOrder => Some(Mutation::ReplayOutOfOrder),
             Self::AcceptTornBatch => Some(Mutation::AcceptTornBatch),
+            Self::BelieveOldMember => Some(Mutation::BelieveOldMember),
         }
     }
 }
@@ -35,6 +38,9 @@ pub(crate) struct Told {
 
 /// Valid bytes of a target, made once.
 pub(crate) struct Base {
+    /// Those of its devices, one after the other.
     pub(crate) bytes: Vec<u8>,
+    /// How many devices of one size they are.
+    pub(crate) devices: usize,
     pub(crate) seals: Vec<Seal>,
 }

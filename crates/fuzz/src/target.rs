@@ -22,11 +22,13 @@ pub enum Target {
     Trace,
     /// A whole pool: recovery, reads after it, and the examination.
     Image,
+    /// A whole pool of several mirrored devices: recovery from some of them, reads after it, and the examination.
+    Members,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Superblock,
         Self::Settings,
         Self::Segment,
@@ -35,6 +37,7 @@ impl Target {
         Self::Checkpoint,
         Self::Trace,
         Self::Image,
+        Self::Members,
     ];
 
     const fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Target {
             Self::Checkpoint => "checkpoint",
             Self::Trace => "trace",
             Self::Image => "image",
+            Self::Members => "members",
         }
     }
 }

@@ -3,6 +3,7 @@
 mod batch;
 mod checkpoint;
 mod image;
+mod members;
 mod record;
 mod segment;
 mod settings;
@@ -10,6 +11,8 @@ mod superblock;
 mod trace;
 
 use std::fmt;
+
+use headpond_check::Report;
 
 use crate::input::Input;
 use crate::subject::{Base, PlantedBug, Told};
@@ -26,6 +29,7 @@ pub(crate) fn base(target: Target, seed: u64) -> Base {
         Target::Checkpoint => checkpoint::base(seed),
         Target::Trace => trace::base(seed),
         Target::Image => image::base(seed),
+        Target::Members => members::base(seed),
     }
 }
 
@@ -55,6 +59,7 @@ pub(crate) fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Tol
         Target::Checkpoint => checkpoint::run(&bytes),
         Target::Trace => trace::run(&bytes, base, input.forged),
         Target::Image => image::run(input, bytes, planted),
+        Target::Members => members::run(input, &bytes, planted),
     }
 }
 
@@ -69,6 +74,19 @@ fn told<T>(decoded: Result<T, headpond_format::Damage>) -> Told {
 /// Removes numbers: verdicts that differ only in numbers are alike.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+/// What an examination found, without numbers.
+fn words(verdict: &str, report: &Report) -> String {
+    let mut kinds: Vec<String> = report
+        .findings
+        .listed
+        .iter()
+        .map(|finding| without_numbers(&format!("{}: {}", finding.structure, finding.what)))
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    format!("{verdict}: {}", kinds.join("; "))
 }
 
 /// What decodes must encode to bytes that decode to the same.

@@ -1,45 +1,22 @@
-//! The real engine on a flash and an origin in memory. Its effects are carried out at once. At a crash each unsynced
-//! write of the flash, by itself, may be lost or torn.
+//! The real engine on devices and an origin in memory. Its effects are carried out at once. At a crash each unsynced
+//! write of a device, by itself, may be lost or torn.
 
 use std::collections::BTreeMap;
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Nanos};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Nanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenObject, Outcome, Recovered, Reply, Request, RequestId, Room, Treatment,
-    Verdict,
+    Config, Effect, Engine, OpenObject, Outcome, Recovered, Reply, Request, RequestId, Room, Treatment, Verdict,
 };
-use headpond_format::Address;
 
+use crate::devices::Devices;
 use crate::history::{Found, hash};
 use crate::origin::Origin;
 use crate::seed::Seed;
 
-/// A flash in memory.
-#[derive(Clone, Debug)]
-pub(crate) struct MemoryFlash(pub(crate) Vec<u8>);
-
-impl FlashRead for MemoryFlash {
-    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
-        let at = usize::try_from(offset).map_err(|_| Errno::IO)?;
-        let bytes = at.checked_add(len).and_then(|end| self.0.get(at..end)).ok_or(Errno::IO)?;
-        Ok(BufMut::copy_of(bytes).freeze())
-    }
-}
-
-/// The unit that a device writes whole or not at all.
-const SECTOR: usize = 512;
-
-struct Unsynced {
-    at: usize,
-    before: Vec<u8>,
-    data: Buf,
-}
-
 pub(crate) struct World {
     engine: Engine,
-    pub(crate) flash: MemoryFlash,
+    pub(crate) devices: Devices,
     pub(crate) origin: Origin,
-    unsynced: Vec<Unsynced>,
     now: u64,
     next: u64,
     replies: BTreeMap<RequestId, Reply>,
@@ -66,7 +43,7 @@ impl World {
     /// Takes a pool into use, as a mount does. If the origin's file is not as the pool left it, `decide` says whether
     /// the pool's data is kept. Returns those files, too.
     pub(crate) fn start(
-        flash: MemoryFlash,
+        devices: Devices,
         mut origin: Origin,
         mut recovered: Recovered,
         config: Config,
@@ -95,8 +72,8 @@ impl World {
             origin.objects.extend(inode.map(|inode| (object.object, inode)));
         }
         let engine = recovered.into_engine(config, Nanos(0));
-        let (unsynced, replies) = (Vec::new(), BTreeMap::new());
-        let mut world = Self { engine, flash, origin, unsynced, now: 0, next: 0, replies, opening: None };
+        let replies = BTreeMap::new();
+        let mut world = Self { engine, devices, origin, now: 0, next: 0, replies, opening: None };
         world.run(EFFECTS_MAX)?;
         Ok((world, conflicts))
     }
@@ -123,19 +100,14 @@ impl World {
     fn carry_out(&mut self, effect: Effect) -> Result<(), String> {
         let (ticket, outcome) = match effect {
             Effect::FlashRead { ticket, at, len } => {
-                (ticket, self.flash.read(at.offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes))
+                (ticket, self.devices.read(at, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes))
             }
-            Effect::FlashWrite { ticket, at: Address { offset, .. }, data } => {
-                let at = usize::try_from(offset).unwrap_or(usize::MAX);
-                let place = at.checked_add(data.len()).and_then(|end| self.flash.0.get_mut(at..end));
-                let place = place.ok_or_else(|| format!("a write of {} bytes at {offset}", data.len()))?;
-                let before = place.to_vec();
-                place.copy_from_slice(&data);
-                self.unsynced.push(Unsynced { at, before, data });
+            Effect::FlashWrite { ticket, at, data } => {
+                self.devices.write(at, &data)?;
                 (ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket, .. } => {
-                self.unsynced.clear();
+            Effect::FlashSync { ticket, member } => {
+                self.devices.sync(member);
                 (ticket, Outcome::Done)
             }
             Effect::OriginRead { ticket, object, offset, len } => (ticket, self.origin.read(object, offset, len)),
@@ -249,21 +221,42 @@ impl World {
         Ok(bytes)
     }
 
+    /// Dirty blocks that one member has, where two should.
+    pub(crate) fn exposed_blocks(&self) -> u64 {
+        self.engine.exposed_blocks()
+    }
+
+    /// Reads all files.
+    pub(crate) fn look_at_all(&mut self) -> Result<BTreeMap<u64, Found>, String> {
+        self.origin.inodes().into_iter().map(|inode| Ok((inode, self.look(inode)?))).collect()
+    }
+
+    /// Uses a recovered pool: a write, a flush, a stop in order. Errors are answers, too.
+    pub(crate) fn use_it(&mut self, seed: &mut Seed) -> Result<(), String> {
+        for inode in self.origin.inodes() {
+            let (object, size) = self.open(inode)?;
+            let mut bytes = vec![0; 1 + seed.index(3 * BLOCK)];
+            seed.fill(&mut bytes);
+            let (offset, mtime) = (seed.below(size.clamp(1, 1 << 20)), self.origin.tick());
+            let data = BufMut::copy_of(&bytes).freeze();
+            self.ask(Request::Write {
+                object,
+                offset,
+                data,
+                mtime,
+                durable: seed.one_in(2),
+                how: Treatment::default(),
+            })?;
+        }
+        self.sleep(2000)?;
+        self.ask(Request::flush_all(1))?;
+        self.ask(Request::Stop)?;
+        Ok(())
+    }
+
     /// Cuts the power. Each unsynced write is kept, dropped or torn.
-    pub(crate) fn crash(mut self, seed: &mut Seed) -> (MemoryFlash, Origin) {
-        for write in self.unsynced.iter().rev() {
-            self.flash.0[write.at..write.at + write.before.len()].copy_from_slice(&write.before);
-        }
-        let kept = seed.below(5);
-        for write in &self.unsynced {
-            let (whole, torn) = (seed.below(4) < kept, seed.one_in(3));
-            for (index, sector) in write.data.chunks(SECTOR).enumerate() {
-                if whole && !(torn && seed.one_in(2)) {
-                    let at = write.at + index * SECTOR;
-                    self.flash.0[at..at + sector.len()].copy_from_slice(sector);
-                }
-            }
-        }
-        (self.flash, self.origin)
+    pub(crate) fn crash(mut self, seed: &mut Seed) -> (Devices, Origin) {
+        self.devices.crash(seed);
+        (self.devices, self.origin)
     }
 }

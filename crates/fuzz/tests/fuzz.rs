@@ -67,6 +67,24 @@ fn spoiled_pools_never_serve_what_never_was() {
 }
 
 #[test]
+fn spoiled_pools_of_several_devices_never_serve_what_never_was() {
+    let outcome = holds(Target::Members, 300, &["refused", "harmless", "loss", "sound"]);
+    assert!(outcome.different > 30, "{outcome}");
+}
+
+#[test]
+fn the_absence_of_any_one_device_of_a_mirrored_pool_loses_nothing() {
+    quiet_panics();
+    for base in 0..6 {
+        for device in 0..2 {
+            let input: Input = format!("target members\nbase {base}\nabsent {device}\n").parse().unwrap();
+            let told = replay(&input).unwrap_or_else(|what| panic!("{input}{what}"));
+            assert!(told.starts_with("harmless"), "{input}{told}");
+        }
+    }
+}
+
+#[test]
 fn any_one_damaged_block_of_a_pool_is_survived_or_told() {
     quiet_panics();
     for at in (60..4 << 20).step_by(4096) {
@@ -78,11 +96,25 @@ fn any_one_damaged_block_of_a_pool_is_survived_or_told() {
 }
 
 #[test]
+fn any_one_damaged_block_of_a_member_loses_nothing_and_the_pool_is_taken() {
+    quiet_panics();
+    for at in (60..5 << 19).step_by(4096) {
+        let input: Input = format!("target members\nbase 3\nfill {at} 8 5a\n").parse().unwrap();
+        let told = replay(&input).unwrap_or_else(|what| panic!("{input}{what}"));
+        assert!(told.starts_with("sound") || told.starts_with("harmless"), "{input}{told}");
+    }
+}
+
+#[test]
 fn a_recovery_that_serves_wrong_data_is_found() {
     quiet_panics();
     for planted in [PlantedBug::ReplayOutOfOrder, PlantedBug::AcceptTornBatch] {
         let outcome = fuzz(&Campaign { planted, ..campaign(Target::Image, 8_000) });
         assert!(outcome.failure.is_some(), "{planted:?} went unnoticed: {outcome}");
+    }
+    for planted in [PlantedBug::AcceptTornBatch, PlantedBug::BelieveOldMember] {
+        let outcome = fuzz(&Campaign { planted, ..campaign(Target::Members, 2_000) });
+        assert!(outcome.failure.is_some(), "{planted:?} went unnoticed in several devices: {outcome}");
     }
 }
 

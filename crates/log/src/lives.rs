@@ -140,7 +140,11 @@ fn life_in_slot(
         generation: head.next_generation,
         stream: Stream::Host,
     };
-    let is_segment = |life: &SegmentHead| life.segment == id || several && life.segment.0 < geometry.segments;
+    // A copy never lies on the member of its segment's home: such a head is forged.
+    let may_lend = |segment: SegmentId| {
+        several && segment.0 < geometry.segments && addresses.home(segment).member != addresses.home(id).member
+    };
+    let is_segment = |life: &SegmentHead| life.segment == id || may_lend(life.segment);
     let mut life = life_at(&bytes, superblock.pool, id, addresses.home(id)).filter(is_segment);
     let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
     if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {

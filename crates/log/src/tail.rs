@@ -5,6 +5,8 @@
 //!   they lie. Promise 2: what survives is a prefix.
 //! - The payload of a batch that was durable is not verified here: if it has rotted since, reads find out. Any other
 //!   batch counts only if all its payload matches its checksums.
+//! - Two copies of a segment may show one batch in different blocks: the device misdirected a write. Then the batch lies
+//!   where its payload is whole.
 //! - Batches of other streams hold copies of what the origin has. Each counts by itself, but no entry of theirs counts
 //!   beyond the last host entry that counts: it may rest on host entries that are lost.
 //! - A missing batch that was durable is damage and not a crash. The scan reports it as damage.
@@ -65,7 +67,7 @@ pub(crate) fn batches_of_all(
     mutation: Option<Mutation>,
 ) -> Result<(Vec<FoundBatch>, bool), ScanError> {
     let writer = Writer { pool: life.pool, generation: life.generation };
-    let mut found: BTreeMap<BatchNumber, FoundBatch> = BTreeMap::new();
+    let mut found: BTreeMap<BatchNumber, Vec<FoundBatch>> = BTreeMap::new();
     for keeper in keepers {
         let summaries =
             match batches_of(&mut present.slot(addresses, geometry, life.segment, *keeper), geometry, life, mutation) {
@@ -77,13 +79,34 @@ pub(crate) fn batches_of_all(
                 summaries => summaries?,
             };
         for summary in summaries {
-            let number = summary.number;
-            let new = FoundBatch { keepers: Vec::new(), segment: life.segment, writer, stream: life.stream, summary };
-            found.entry(number).or_insert(new).keepers.push(*keeper);
+            let versions = found.entry(summary.number).or_default();
+            match versions.iter_mut().find(|known| known.summary == summary) {
+                Some(known) => known.keepers.push(*keeper),
+                None => {
+                    let (segment, stream, keepers) = (life.segment, life.stream, vec![*keeper]);
+                    versions.push(FoundBatch { keepers, segment, writer, stream, summary });
+                }
+            }
         }
     }
-    let differ = found.values().any(|batch| batch.keepers.len() < keepers.len());
-    Ok((found.into_values().collect(), differ))
+    let differ = found.values().flatten().any(|batch| batch.keepers.len() < keepers.len());
+    let mut slots = Slots { present, addresses, geometry };
+    let batches = found.into_values().filter_map(|versions| the_whole_one(versions, &mut slots, mutation));
+    Ok((batches.collect(), differ))
+}
+
+/// Of the versions of one batch that its copies show, the one whose payload is where it says.
+fn the_whole_one(
+    mut versions: Vec<FoundBatch>,
+    slots: &mut Slots<'_, '_>,
+    mutation: Option<Mutation>,
+) -> Option<FoundBatch> {
+    let mut is_whole = |batch: &FoundBatch| match located(batch, slots.geometry) {
+        Ok(Some(read)) => whole_copies(batch, &read, slots, mutation).contains(&Ok(true)),
+        _ => false,
+    };
+    let whole = if versions.len() > 1 { versions.iter().position(&mut is_whole) } else { None };
+    (!versions.is_empty()).then(|| versions.swap_remove(whole.unwrap_or(0)))
 }
 
 /// All batches of a segment that may hold part of the tail, from its footer or by a walk.
@@ -192,8 +215,7 @@ pub(crate) fn judge(
 /// The entries of a batch, if the batch by itself counts.
 ///
 /// # Errors
-/// When the batch is whole, and says what this program does not know. That is no crash, so nothing may be dropped for
-/// it.
+/// As [`located`].
 fn read_batch(
     batch: &FoundBatch,
     slots: &mut Slots<'_, '_>,
@@ -201,7 +223,40 @@ fn read_batch(
     differing: &mut BTreeSet<SegmentId>,
     mutation: Option<Mutation>,
 ) -> Result<Option<Vec<TailEntry>>, ScanError> {
-    let geometry = slots.geometry;
+    let Some(read) = located(batch, slots.geometry)? else { return Ok(None) };
+    if batch.summary.number <= durable.batch || Mutation::AcceptTornBatch.is_planted(mutation) {
+        return Ok(Some(read.entries));
+    }
+    let mut whole = 0;
+    for (keeper, matches) in batch.keepers.iter().zip(whole_copies(batch, &read, slots, mutation)) {
+        match matches {
+            Ok(matches) => whole += usize::from(matches),
+            // A write that lost power may leave a block that cannot be read: where one device is left, it is torn.
+            Err(_) if slots.present.members().len() > 1 => {
+                slots.present.cannot_read(slots.addresses.home(*keeper).member);
+            }
+            Err(_) => {}
+        }
+    }
+    if whole > 0 && whole < batch.keepers.len() {
+        differing.insert(batch.segment);
+    }
+    Ok((whole > 0).then_some(read.entries))
+}
+
+/// The entries of a batch, each with its place, and where their payload lies.
+struct LocatedEntries {
+    entries: Vec<TailEntry>,
+    first: Location,
+    units: u32,
+}
+
+/// The entries of a batch with their places; `None` if they make no sense.
+///
+/// # Errors
+/// When the batch is whole, and says what this program does not know. That is no crash, so nothing may be dropped for
+/// it.
+fn located(batch: &FoundBatch, geometry: &Geometry) -> Result<Option<LocatedEntries>, ScanError> {
     let first = geometry.first_location(batch.segment).plus(batch.summary.start + 1);
     let mut next = 0;
     let mut read = Vec::new();
@@ -229,25 +284,23 @@ fn read_batch(
         let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
         read.push(TailEntry { sequence, entry, location, unit });
     }
+    Ok(Some(LocatedEntries { entries: read, first, units: next }))
+}
+
+/// Of each slot that has a batch, whether all its payload matches there.
+fn whole_copies(
+    batch: &FoundBatch,
+    read: &LocatedEntries,
+    slots: &mut Slots<'_, '_>,
+    mutation: Option<Mutation>,
+) -> Vec<IoResult<bool>> {
     let writer = bound_writer(batch.writer, mutation);
-    if batch.summary.number <= durable.batch || Mutation::AcceptTornBatch.is_planted(mutation) {
-        return Ok(Some(read));
-    }
-    let Slots { present, addresses, .. } = slots;
-    let mut whole = 0;
-    for keeper in &batch.keepers {
+    let Slots { present, addresses, geometry } = slots;
+    let matches = |keeper: &SegmentId| {
         let mut slot = present.slot(addresses, geometry, batch.segment, *keeper);
-        match payload_matches(&read, (first, next), writer, &mut slot, geometry) {
-            Ok(matches) => whole += usize::from(matches),
-            // A write that lost power may leave a block that cannot be read: where one device is left, it is torn.
-            Err(_) if present.members().len() > 1 => present.cannot_read(addresses.home(*keeper).member),
-            Err(_) => {}
-        }
-    }
-    if whole > 0 && whole < batch.keepers.len() {
-        differing.insert(batch.segment);
-    }
-    Ok((whole > 0).then_some(read))
+        payload_matches(&read.entries, (read.first, read.units), writer, &mut slot, geometry)
+    };
+    batch.keepers.iter().map(matches).collect()
 }
 
 /// Whether a map can hold what the entry names. A chunk's number has 32 bits, in memory and in a checkpoint.

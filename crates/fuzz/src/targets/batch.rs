@@ -33,7 +33,11 @@ pub(super) fn base(seed: u64) -> Base {
     };
     let mut bytes = vec![0; BLOCK];
     encode_batch(&head, &entries, &mut bytes);
-    Base { bytes, seals: vec![Seal::new(0..BLOCK, 4, 8..128), Seal::new(0..BLOCK, 4, 128..128 + entries.len().max(1))] }
+    Base {
+        bytes,
+        devices: 1,
+        seals: vec![Seal::new(0..BLOCK, 4, 8..128), Seal::new(0..BLOCK, 4, 128..128 + entries.len().max(1))],
+    }
 }
 
 /// Some entries of every kind, as bytes.

@@ -129,7 +129,7 @@ pub(super) fn base(seed: u64) -> Base {
     bytes.extend_from_slice(&frames);
     bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
     let seals = seals::of_area(&bytes, 0);
-    Base { bytes, seals }
+    Base { bytes, devices: 1, seals }
 }
 
 pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {

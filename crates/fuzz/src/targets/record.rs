@@ -26,7 +26,7 @@ pub(super) fn base(seed: u64) -> Base {
     let mut bytes = pack(compression[seed.index(5)], &plain).unwrap_or_else(|| vec![0; 512]);
     finish_packed(&mut bytes, PLACE.0, PLACE.1, PLACE.2);
     // A checksum covers no range here: `run` makes forged ones right.
-    Base { bytes, seals: Vec::new() }
+    Base { bytes, devices: 1, seals: Vec::new() }
 }
 
 pub(super) fn run(bytes: &[u8], forged: bool) -> Result<Told, String> {

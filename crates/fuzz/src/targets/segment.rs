@@ -55,7 +55,7 @@ pub(super) fn base(seed: u64) -> Base {
         Seal::new(end - len..end, end - FOOTER_TAIL_BYTES + 4, end - FOOTER_TAIL_BYTES + 8..end - 15),
         Seal::new(end - len..end, end - FOOTER_TAIL_BYTES + 4, end - len..end),
     ];
-    Base { bytes, seals }
+    Base { bytes, devices: 1, seals }
 }
 
 pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {

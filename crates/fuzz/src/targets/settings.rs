@@ -15,7 +15,7 @@ pub(super) fn base(seed: u64) -> Base {
     let text = "mode = \"write-back\"\n".repeat(seed.index(SETTINGS_TEXT_MAX / 20));
     let block = SettingsBlock { pool: POOL, counter: 1 + seed.below(1 << 40), text };
     let bytes = encode_settings(&block).unwrap_or_else(|| vec![0; BLOCK]);
-    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..64)] }
+    Base { bytes, devices: 1, seals: vec![Seal::new(0..BLOCK, 8, 12..64)] }
 }
 
 pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {

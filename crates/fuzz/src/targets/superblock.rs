@@ -51,7 +51,7 @@ pub(super) fn base(seed: u64) -> Base {
         may_have_packed: seed.one_in(2),
         may_have_blanks: seed.one_in(2),
     });
-    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..3328)] }
+    Base { bytes, devices: 1, seals: vec![Seal::new(0..BLOCK, 8, 12..3328)] }
 }
 
 pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {

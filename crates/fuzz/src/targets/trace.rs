@@ -42,7 +42,7 @@ pub(super) fn base(seed: u64) -> Base {
     let from = bytes.len();
     encoder.end(dropped, Nanos(number), WhyEnded::Time, &mut bytes);
     seal(&bytes, from);
-    Base { bytes, seals }
+    Base { bytes, devices: 1, seals }
 }
 
 fn request(seed: &mut Seed) -> AskedRequest {
