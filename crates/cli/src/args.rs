@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::{CacheMode, Redundancy};
 use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
 
+use crate::atomic::AtomicArgs;
+use crate::doctor::DoctorArgs;
 use crate::pool::PoolArgs;
 use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
@@ -290,62 +292,6 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// The arguments of `headpond doctor`.
-#[derive(Args, Debug)]
-#[command(after_long_help = "Examples:
-  headpond doctor                          only this host: what is in headpond's way?
-  headpond doctor /var/lib/mysql           a data directory
-  headpond doctor /srv/mount               all databases on a mount
-  headpond doctor app.db                   a SQLite file
-  headpond doctor /slow/mysql --flash /nvme/pond      before a mount: these places, too
-  headpond doctor /var/lib/mysql --json | jq '.databases[].conditions[] | select(.met == false)'")]
-pub struct DoctorArgs {
-    /// A data directory, a directory that contains some, a mount, or a SQLite file
-    #[arg(value_name = "DATADIR|MOUNT|FILE")]
-    pub path: Option<PathBuf>,
-    /// The file or device of the pool, to look at it and at PATH as its origin; a mount knows its own
-    #[arg(long, value_name = "FILE|DEVICE", requires = "path")]
-    pub flash: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The arguments of `headpond atomic`.
-#[derive(Args, Debug)]
-#[command(after_long_help = "Examples:
-  headpond atomic status               does the file exist, and which files rely on untorn writes?
-  headpond atomic enable               as root; until the next reboot
-  headpond atomic enable --at-boot     as root; also after each reboot
-  headpond atomic disable              as root; removes what enable made")]
-pub struct AtomicArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: AtomicCommand,
-    /// For tests: below this directory instead of in the system's own
-    #[arg(long, value_name = "DIR", global = true, hide = true)]
-    pub root: Option<PathBuf>,
-}
-
-/// The commands for the marker.
-#[derive(Subcommand, Debug)]
-pub enum AtomicCommand {
-    /// Make /dev/fcta: MariaDB skips its doublewrite from its next start on
-    Enable {
-        /// Make it again at each boot, by systemd-tmpfiles
-        #[arg(long)]
-        at_boot: bool,
-    },
-    /// Remove what `enable` made
-    Disable,
-    /// Show whether /dev/fcta exists, and which mounts keep writes untorn
-    Status {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 /// The arguments of `headpond top`.

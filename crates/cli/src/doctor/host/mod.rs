@@ -1,11 +1,11 @@
-//! What `headpond doctor` finds out about the host, and about an origin and a flash on it. [`read`] reads the facts,
+//! What `headpond doctor` finds out about the host, and about an origin and the flash on it. [`read`] reads the facts,
 //! [`judge`] says what they mean.
 
 mod judge;
 mod read;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -31,8 +31,8 @@ pub fn host() -> Vec<HostFinding> {
 }
 
 /// Looks at the places of a mount.
-pub fn places(origin: &Path, flash: &Path) -> Vec<HostFinding> {
-    judge::places(&read::places(Path::new(SYSTEM), origin, flash))
+pub fn places(origin: &Path, flashes: &[PathBuf]) -> Vec<HostFinding> {
+    judge::places(&read::places(Path::new(SYSTEM), origin, flashes))
 }
 
 impl fmt::Display for HostFinding {

@@ -40,14 +40,21 @@ pub struct PlaceFacts {
     pub origin_disks: Vec<Disk>,
     /// How its file system keeps space.
     pub space: Option<SpaceKind>,
-    /// The file or device of the pool.
-    pub flash: PathBuf,
-    /// The disks below it.
-    pub flash_disks: Vec<Disk>,
-    /// The pool's size. None if there is no pool yet.
-    pub pool_bytes: Option<u64>,
+    /// Each device of the pool.
+    pub flashes: Vec<FlashFacts>,
     /// Memory that programs can still have.
     pub available_bytes: Option<u64>,
+}
+
+/// What one device of the pool tells.
+#[derive(Clone, Debug)]
+pub struct FlashFacts {
+    /// The file or device.
+    pub path: PathBuf,
+    /// The disks below it. Empty if the kernel does not tell.
+    pub disks: Vec<Disk>,
+    /// Its size. None if there is nothing yet.
+    pub bytes: Option<u64>,
 }
 
 /// A disk, below partitions, mappings and loop devices.
@@ -85,15 +92,15 @@ pub fn host(root: &Path) -> HostFacts {
     }
 }
 
-/// Reads the facts of an origin and a flash, which need not exist yet.
-pub fn places(root: &Path, origin: &Path, flash: &Path) -> PlaceFacts {
+/// Reads the facts of an origin and of flashes, which need not exist yet.
+pub fn places(root: &Path, origin: &Path, flashes: &[PathBuf]) -> PlaceFacts {
+    let flash =
+        |path: &PathBuf| FlashFacts { path: path.clone(), disks: disks_of(root, path), bytes: flash_bytes(root, path) };
     PlaceFacts {
         origin: origin.to_owned(),
         origin_disks: disks_of(root, origin),
         space: File::open(origin).ok().map(|directory| SpaceKind::of(&directory)),
-        flash: flash.to_owned(),
-        flash_disks: disks_of(root, flash),
-        pool_bytes: pool_bytes(root, flash),
+        flashes: flashes.iter().map(flash).collect(),
         available_bytes: available(&text(&root.join("proc/meminfo")).unwrap_or_default()),
     }
 }
@@ -124,7 +131,7 @@ fn available(meminfo: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-fn pool_bytes(root: &Path, flash: &Path) -> Option<u64> {
+fn flash_bytes(root: &Path, flash: &Path) -> Option<u64> {
     let found = fs::metadata(flash).ok()?;
     if !found.file_type().is_block_device() {
         return Some(found.len());
