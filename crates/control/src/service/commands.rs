@@ -281,6 +281,7 @@ impl Service {
     fn look(&self) -> Stats {
         let shard = self.handle.stats();
         self.members.look(&shard);
+        self.members.events().look(self.is_mirrored(&shard));
         let engine = shard.engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
         self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);

@@ -20,7 +20,9 @@ use headpond_engine::{MemberShown, MembersChange, Reply, Request};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats};
 
+use super::device_events::DeviceEvents;
 use crate::devices::{PoolDevice, PoolDevices};
+use crate::history::History;
 use crate::ownership::{Marker, MarkerMember, SharedMarker};
 use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
@@ -52,6 +54,7 @@ pub(crate) struct PoolMembers {
     leaving: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Those that this start did not find.
     missing: Vec<MemberId>,
+    events: DeviceEvents,
     /// A thread lets go of devices at this moment.
     letting_go: Arc<AtomicBool>,
 }
@@ -104,8 +107,10 @@ impl PoolMembers {
         devices: PoolDevices,
         keeper: Arc<dyn DeviceKeeper>,
         marker: SharedMarker,
+        history: History,
     ) -> Self {
         let StartedPool { pool, geometry, gone, leaving, missing } = started;
+        let events = DeviceEvents::of(history, leaving.clone());
         Self {
             pool,
             handle,
@@ -116,6 +121,7 @@ impl PoolMembers {
             gone: Arc::new(Mutex::new(gone)),
             leaving: Arc::new(Mutex::new(leaving)),
             missing,
+            events,
             letting_go: Arc::default(),
         }
     }
@@ -123,6 +129,21 @@ impl PoolMembers {
     /// The devices.
     pub(crate) const fn devices(&self) -> &PoolDevices {
         &self.devices
+    }
+
+    /// What the history tells of them.
+    pub(crate) const fn events(&self) -> &DeviceEvents {
+        &self.events
+    }
+
+    /// Tells the history of the devices that this start did not find.
+    pub(crate) fn tell_missing(&self) {
+        for member in &self.missing {
+            let path = self.devices.path_of(*member);
+            let unknown = || PathBuf::from(format!("member {}", member.0));
+            let shown = if path.as_os_str().is_empty() { unknown() } else { path };
+            self.events.lost(&shown, "was not there at the start");
+        }
     }
 
     /// Bytes of all devices.
@@ -310,6 +331,7 @@ impl PoolMembers {
         let shown = self.devices.path_of(member);
         let leaving = || self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving().insert(member);
+        self.events.removes(member);
         match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
             Reply::Failed(errno) => {
                 leaving().remove(&member);
@@ -407,6 +429,7 @@ impl PoolMembers {
                      To see what to do: headpond pool status",
                     path.display()
                 ));
+                self.events.lost(&path, "refused a write or a sync");
                 self.let_go(shown.member);
             } else if self.list_counts_without(shown.member) {
                 self.left(shown.member);
@@ -427,13 +450,14 @@ impl PoolMembers {
     /// A member has left in order.
     fn left(&self, member: MemberId) {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
-        if let Some(device) = self.devices.of(member)
-            && let Err(error) = wipe(&device.file)
-        {
-            log_line(format_args!(
-                "{}: cannot write to it that it has left the pool: {error}. Do not mount with it",
-                device.path.display()
-            ));
+        if let Some(device) = self.devices.of(member) {
+            if let Err(error) = wipe(&device.file) {
+                log_line(format_args!(
+                    "{}: cannot write to it that it has left the pool: {error}. Do not mount with it",
+                    device.path.display()
+                ));
+            }
+            self.events.left(member, &device.path);
         }
         self.let_go(member);
     }

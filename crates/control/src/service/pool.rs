@@ -12,10 +12,12 @@ use headpond_format::{MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
 use super::commands::Service;
+use super::device_events::removed;
 use super::members::{PoolMembers, SeenMember, SeenState, refused, whole_blocks};
 use super::pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
 use super::protocol::{Answer, OperationProgress};
 use super::socket::Client;
+use crate::history::EventKind;
 use crate::numbers::exposed_blocks;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
@@ -41,6 +43,23 @@ impl Planned {
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
             Self::Shrink { flash, bytes, .. } => format!("shrinking {} to {}", flash.display(), Size(*bytes)),
             Self::Grow { flash, bytes, .. } => format!("growing {} to {}", flash.display(), Size(*bytes)),
+        }
+    }
+
+    /// The change as the history tells it once it is done.
+    fn done(&self) -> (EventKind, String) {
+        match self {
+            Self::Add { flash, .. } => (EventKind::DeviceAdded, format!("{} has joined the pool", flash.display())),
+            Self::Remove { flash, .. } => (EventKind::DeviceRemoved, removed(flash)),
+            Self::Replace { was, new, .. } => {
+                (EventKind::DeviceReplaced, format!("{} is in the place of {}", new.display(), was.display()))
+            }
+            Self::Grow { flash, bytes, .. } => {
+                (EventKind::DeviceGrown, format!("the pool uses {} of {}", Size(*bytes), flash.display()))
+            }
+            Self::Shrink { flash, bytes, .. } => {
+                (EventKind::DeviceShrunk, format!("the pool uses {} of {}", Size(*bytes), flash.display()))
+            }
         }
     }
 }
@@ -71,6 +90,12 @@ impl Service {
     pub(crate) fn pool_state(&self, stats: &ShardStats) -> &'static str {
         let degraded = self.members.lost(stats) > 0 || exposed_blocks(stats) > 0;
         state_in_a_word(stats.engine.flash_failed != 0, degraded)
+    }
+
+    /// Whether the pool mirrors dirty data, and all of it has its two copies.
+    pub(super) fn is_mirrored(&self, stats: &ShardStats) -> bool {
+        let in_use = stats.members.iter().filter(|shown| shown.state == MemberState::InUse && shown.works).count();
+        in_use > 1 && exposed_blocks(stats) == 0 && self.settings().config().redundancy == Redundancy::Mirror
     }
 
     fn member_shown(&self, seen: &SeenMember) -> PoolMemberShown {
@@ -289,8 +314,12 @@ impl Service {
             Err(refusal) => return client.refuse(&refusal),
         };
         client.answer(&Answer::Started { id });
+        let (kind, done) = planned.done();
         let end = match self.make_change(planned, opened) {
-            Ok(()) => OperationProgress::Done,
+            Ok(()) => {
+                members.events().changed(kind, &done);
+                OperationProgress::Done
+            }
             Err(Stopped::Cancelled) => OperationProgress::Cancelled,
             Err(Stopped::Failed(why)) => OperationProgress::Failed(why),
         };
