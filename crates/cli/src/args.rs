@@ -142,7 +142,8 @@ pub enum Command {
     ///
     /// From a trace, the answer is what headpond's own policy does with it at each size. From a mount, it is what a
     /// larger pool would gain, as far as the policy remembers what it evicted. If too little was seen, the command
-    /// says so.
+    /// says so. The size of a pool is that of all its devices together: clean data takes its room once, and mirrored
+    /// dirty data twice.
     Size(SizeArgs),
     /// Try cache policies and sizes on a recorded trace
     ///

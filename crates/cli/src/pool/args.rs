@@ -68,7 +68,7 @@ pub enum PoolCommand {
         #[arg(required_unless_present = "cancel")]
         flash: Option<PathBuf>,
         /// Take back the removal that is under way. What was moved stays where it is
-        #[arg(long, conflicts_with_all = ["flash", "dry_run", "background"])]
+        #[arg(long, conflicts_with_all = ["flash", "background"])]
         cancel: bool,
         /// How the command waits.
         #[command(flatten)]

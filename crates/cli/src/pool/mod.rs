@@ -11,7 +11,7 @@ use headpond_control::{Answer, ClientCommand, Daemon, PoolChange, PoolShown, Ref
 
 pub use self::args::PoolArgs;
 use self::args::{Changing, PoolCommand, Resize};
-use crate::ask::confused;
+use crate::ask::{ask_pool, confused};
 use crate::output::{print, print_json};
 
 /// `headpond pool`.
@@ -67,14 +67,6 @@ fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(parent.zip(path.file_name()).map_or(path.clone(), |(parent, name)| parent.join(name)))
 }
 
-/// The devices of a daemon's pool.
-fn ask_pool(daemon: &Daemon) -> Result<PoolShown, Refusal> {
-    match daemon.ask(&ClientCommand::Pool)? {
-        Answer::Pool(pool) => Ok(*pool),
-        _ => Err(confused(daemon)),
-    }
-}
-
 fn status(mountpoint: &Path, json: bool) -> Result<(), Refusal> {
     let pool = ask_pool(&Daemon::of(mountpoint)?)?;
     if json { print_json(&pool) } else { print(&pool.to_string()) }
@@ -112,10 +104,7 @@ fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Re
     let command = ClientCommand::ChangePool { change, dry_run: changing.dry_run };
     // The daemon opens the device first, and may make a file of it.
     match daemon.ask_and_wait(&command)? {
-        Answer::PoolPlanned { what, effect } if changing.json => {
-            print_json(&serde_json::json!({ "what": what, "effect": effect, "dry_run": true }))
-        }
-        Answer::PoolPlanned { what, effect } => print(&format!("would be {what}: {effect}. Nothing was changed\n")),
+        Answer::PoolPlanned { what, effect } => show_plan(&what, &effect, changing),
         Answer::Started { id } if changing.background => {
             if changing.json {
                 return print_json(&serde_json::json!({ "handle": id }));
@@ -139,9 +128,20 @@ fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Re
     }
 }
 
+/// What a dry run found.
+fn show_plan(what: &str, effect: &str, changing: &Changing) -> Result<(), Refusal> {
+    if changing.json {
+        return print_json(&serde_json::json!({ "what": what, "effect": effect, "dry_run": true }));
+    }
+    print(&format!("would be {what}: {effect}. Nothing was changed\n"))
+}
+
 fn cancel(mountpoint: &Path, changing: &Changing) -> Result<(), Refusal> {
     let daemon = Daemon::of(mountpoint)?;
-    daemon.ask_and_wait(&ClientCommand::CancelPoolChange)?;
+    let answer = daemon.ask_and_wait(&ClientCommand::CancelPoolChange { dry_run: changing.dry_run })?;
+    if let Answer::PoolPlanned { what, effect } = answer {
+        return show_plan(&what, &effect, changing);
+    }
     if changing.json {
         return print_json(&ask_pool(&daemon)?);
     }

@@ -207,6 +207,38 @@ fn a_change_that_is_not_possible_is_refused_and_a_dry_run_changes_nothing() {
 }
 
 #[test]
+fn a_removal_is_taken_back_and_a_dry_run_of_that_changes_nothing() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", "128M", "--redundancy", "none", "--test-fault", "none"]).ok();
+    let (mnt, second) = (pond.mnt(), pond.at("flash2"));
+    let path = |file: u64| mnt.join(format!("f{file}"));
+    // No long run, which would go to the origin at once.
+    (0..24).for_each(|file| write_and_sync(&path(file), &pattern(1 << 20, file)));
+    let cancel = |more: &[&str]| {
+        let words: Vec<&std::ffi::OsStr> = ["--cancel"].iter().chain(more).map(std::ffi::OsStr::new).collect();
+        pool(&pond, "remove", &words)
+    };
+    cancel(&["-n"]).refused(2, &["no change"]);
+    // So much, and so slow, that it is still under way when the list of members is durable.
+    run(["fault".as_ref(), mnt.as_os_str(), "delay=200".as_ref()]).ok();
+    pool(&pond, "remove", &[second.as_os_str(), "--background".as_ref()]).ok();
+    wait_until("it is being emptied", || pool_status(&pond)["members"][1]["state"] == "REMOVING");
+    cancel(&["-n"]).refused(0, &["taken back: removing", "flash2 stays in the pool, with", "Nothing was changed"]);
+    let planned = cancel(&["-n", "--json"]).ok().json();
+    assert_eq!(planned["dry_run"], true);
+    let status = pool_status(&pond);
+    assert_eq!((&status["members"][1]["state"], &status["change"]["state"]), (&"REMOVING".into(), &"running".into()));
+    // Refused until the list of members is durable.
+    wait_until("it is taken back", || cancel(&[]).status == 0);
+    run(["fault".as_ref(), mnt.as_os_str(), "heal".as_ref()]).ok();
+    pool(&pond, "wait", &[]).ok();
+    assert_eq!(pool_status(&pond)["members"][1]["state"], "ONLINE");
+    assert_eq!(devices(&pond), ["flash", "flash2"]);
+    assert!((0..24).all(|file| fs::read(path(file)).unwrap() == pattern(1 << 20, file)));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn a_crash_in_the_middle_of_a_removal_leaves_a_pool_that_goes_on_with_it() {
     let mut pond = Pond::new();
     let second = pond.at("flash2");

@@ -181,7 +181,9 @@ impl Service {
             }
             ClientCommand::Pool => client.answer(&Answer::Pool(Box::new(self.pool_shown()))),
             ClientCommand::ChangePool { change, dry_run } => self.change_pool(change, dry_run, client),
-            ClientCommand::CancelPoolChange => client.answer_or_refuse(self.cancel_pool_change()),
+            ClientCommand::CancelPoolChange { dry_run } => {
+                client.answer_or_refuse(self.cancel_pool_change(dry_run));
+            }
             ClientCommand::Operation { id } => match self.operations.get(id) {
                 Some(operation) => {
                     let engine = self.handle.stats().engine;

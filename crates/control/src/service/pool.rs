@@ -384,13 +384,34 @@ impl Service {
         }
     }
 
-    /// Takes back the change under way.
-    pub(crate) fn cancel_pool_change(&self) -> Result<Answer, Refusal> {
+    /// What it would do to take the change under way back, in words.
+    fn effect_of_cancel(&self) -> String {
+        let seen = self.members.seen(&self.handle.stats());
+        match seen.iter().find(|seen| seen.shown.state == MemberState::Emptied) {
+            Some(emptied) => format!(
+                "{} stays in the pool, with {} of dirty data that are still on it; what was moved stays where it is",
+                emptied.path.display(),
+                Size(emptied.shown.dirty_blocks * BLOCK_U64)
+            ),
+            None => "each device keeps the size that it has; what was moved stays where it is".to_owned(),
+        }
+    }
+
+    /// Takes back the change under way, or only says what that would do.
+    pub(crate) fn cancel_pool_change(&self, dry_run: bool) -> Result<Answer, Refusal> {
+        let nothing =
+            || Refusal::Usage("no change of the pool's devices is under way that can be taken back".to_owned());
+        if dry_run {
+            let last = self.operations.last(POOL, 1).pop();
+            let running = last.filter(|last| last.progress == OperationProgress::Running).ok_or_else(nothing)?;
+            return Ok(Answer::PoolPlanned {
+                what: format!("taken back: {}", running.about),
+                effect: self.effect_of_cancel(),
+            });
+        }
         match self.members.cancel() {
             Ok(()) => Ok(Answer::Done),
-            Err(Errno::NOENT) => {
-                Err(Refusal::Usage("no change of the pool's devices is under way that can be taken back".to_owned()))
-            }
+            Err(Errno::NOENT) => Err(nothing()),
             Err(errno) => Err(Refusal::Usage(format!("the change cannot be taken back: {}", refused(errno)))),
         }
     }
