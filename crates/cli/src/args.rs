@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::{CacheMode, Redundancy};
-use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
+use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Reserve, Settings, Size};
 
 use crate::atomic::AtomicArgs;
 use crate::doctor::DoctorArgs;
@@ -210,6 +210,10 @@ pub struct MountArgs {
     /// as are KiB and so on; KB and so on are powers of 1000
     #[arg(long)]
     pub size: Option<Size>,
+    /// How much of each new device stays unwritten, in percent of --size or of the device: 0% to 90%. For cards whose
+    /// writes slow down when they are full (docs/devices.md). A pool keeps it. Without this option: 0%
+    #[arg(long, value_name = "PERCENT")]
+    pub reserve: Option<Reserve>,
     /// What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,

@@ -18,10 +18,10 @@ use clap::Args;
 use headpond_control::{Daemon, FS_TYPE, ListedMount, Refusal, mounts};
 use serde::Serialize;
 
-use crate::ask::{ask_settings, ask_status};
+use crate::ask::{ask_pool, ask_settings, ask_status};
 use crate::atomic::{self, FoundMarker};
 use crate::output::{print, print_json};
-use host::HostFinding;
+use host::{HostFinding, KnownFlash};
 
 /// The arguments of `headpond doctor`.
 #[derive(Args, Debug)]
@@ -148,15 +148,19 @@ pub fn run(args: &DoctorArgs) -> Result<(), Refusal> {
 /// nothing names a flash.
 fn places(path: &Path, named: &[PathBuf]) -> Option<Vec<HostFinding>> {
     let mount = headpond_at(path);
-    let flashes = if named.is_empty() { flashes_of(mount.as_ref()?)? } else { named.to_vec() };
+    let flashes = if named.is_empty() {
+        flashes_of(mount.as_ref()?)?
+    } else {
+        named.iter().map(|path| KnownFlash { path: path.clone(), reserve_bytes: None }).collect()
+    };
     Some(host::places(mount.as_ref().map_or(path, |mount| &mount.source), &flashes))
 }
 
 /// The devices that a mount's pool has now.
-fn flashes_of(mount: &ListedMount) -> Option<Vec<PathBuf>> {
-    let status = ask_status(&Daemon::of(&mount.mountpoint).ok()?).ok()?;
-    // A daemon of a version before pools of several names only the one.
-    Some(if status.flashes.is_empty() { vec![status.flash] } else { status.flashes })
+fn flashes_of(mount: &ListedMount) -> Option<Vec<KnownFlash>> {
+    let pool = ask_pool(&Daemon::of(&mount.mountpoint).ok()?).ok()?;
+    let here = pool.members.into_iter().filter(|member| member.size_bytes > 0);
+    Some(here.map(|one| KnownFlash { path: one.flash, reserve_bytes: Some(one.reserve_bytes) }).collect())
 }
 
 /// The headpond mount that a path lies on.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use headpond_control::Size;
+use headpond_control::{Reserve, Size};
 
 /// The arguments of `headpond pool`.
 #[derive(Args, Debug)]
@@ -137,11 +137,14 @@ pub struct Resize {
 }
 
 /// How a device is made that joins.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct NewDevice {
     /// The size of a new flash file, such as 200G
     #[arg(long)]
     pub size: Option<Size>,
+    /// How much of it stays unwritten, in percent of --size or of the device: 0% to 90%
+    #[arg(long, value_name = "PERCENT", default_value_t)]
+    pub reserve: Reserve,
     /// Overwrite a device that holds something else
     #[arg(long)]
     pub format: bool,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headpond_control::{Answer, ClientCommand, Daemon, PoolChange, PoolShown, Refusal, Size};
 
 pub use self::args::PoolArgs;
-use self::args::{Changing, PoolCommand, Resize};
+use self::args::{Changing, NewDevice, PoolCommand, Resize};
 use crate::ask::{ask_pool, confused};
 use crate::output::{print, print_json};
 
@@ -25,8 +25,8 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
             if *json { print_json(&pool) } else { print(&pool.to_string()) }
         }
         PoolCommand::Add { mountpoint, flash, making, changing } => {
-            let change =
-                PoolChange::Add { flash: absolute(flash)?, size: making.size.map(bytes), format: making.format };
+            let NewDevice { size, reserve, format } = *making;
+            let change = PoolChange::Add { flash: absolute(flash)?, size: size.map(bytes), reserve, format };
             change_pool(mountpoint, change, changing)
         }
         PoolCommand::Remove { mountpoint, cancel: true, changing, .. } => cancel(mountpoint, changing),
@@ -35,17 +35,19 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
             change_pool(mountpoint, PoolChange::Remove { flash: absolute(flash)? }, changing)
         }
         PoolCommand::Replace { mountpoint, old, new, making, changing } => {
-            let (size, format) = (making.size.map(bytes), making.format);
-            let change = PoolChange::Replace { old: Some(absolute(old)?), new: absolute(new)?, size, format };
-            change_pool(mountpoint, change, changing)
+            change_pool(mountpoint, replace(Some(absolute(old)?), absolute(new)?, *making), changing)
         }
         PoolCommand::Move { mountpoint, new, making, changing } => {
-            let (size, format) = (making.size.map(bytes), making.format);
-            change_pool(mountpoint, PoolChange::Replace { old: None, new: absolute(new)?, size, format }, changing)
+            change_pool(mountpoint, replace(None, absolute(new)?, *making), changing)
         }
         PoolCommand::Shrink(to) => resize(to, |flash, bytes| PoolChange::Shrink { flash, bytes }),
         PoolCommand::Grow(to) => resize(to, |flash, bytes| PoolChange::Grow { flash, bytes }),
     }
+}
+
+fn replace(old: Option<PathBuf>, new: PathBuf, making: NewDevice) -> PoolChange {
+    let NewDevice { size, reserve, format } = making;
+    PoolChange::Replace { old, new, size: size.map(bytes), reserve, format }
 }
 
 fn resize(to: &Resize, change: impl FnOnce(Option<PathBuf>, u64) -> PoolChange) -> Result<(), Refusal> {

@@ -298,7 +298,7 @@ mod tests {
         let file = Flash::create(path, 64 << 20, Fill::Zeros).unwrap().file().try_clone().unwrap();
         let devices = PoolDevices::default();
         let (member, path, bytes) = (MemberId(0), path.to_owned(), 64 << 20);
-        devices.join(PoolDevice { member, path, bytes, file: Arc::new(file) });
+        devices.join(PoolDevice { member, path, bytes, whole_bytes: bytes, file: Arc::new(file) });
         devices
     }
 

@@ -28,6 +28,7 @@ use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
 use crate::random::random;
 use crate::refusal::Refusal;
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// Keeps the devices of a pool for the workers to come.
@@ -78,6 +79,8 @@ pub(crate) struct SeenMember {
     pub(crate) path: PathBuf,
     /// Bytes of it that the pool uses. 0 if it is not here.
     pub(crate) bytes: u64,
+    /// Bytes behind those, to which it never writes.
+    pub(crate) reserve_bytes: u64,
     pub(crate) errors: u64,
     pub(crate) state: SeenState,
 }
@@ -170,6 +173,7 @@ impl PoolMembers {
                     shown: *shown,
                     path: self.devices.path_of(shown.member),
                     bytes: device.map_or(0, |device| device.bytes),
+                    reserve_bytes: device.map_or(0, |device| device.whole_bytes.saturating_sub(device.bytes)),
                     errors: errors.map_or(0, |(_, errors)| *errors),
                     state: self.state_of(shown, &leaving),
                 }
@@ -237,13 +241,13 @@ impl PoolMembers {
         &self,
         path: &Path,
         size: Option<Size>,
-        fill: Fill,
+        reserve: Reserve,
         format: bool,
     ) -> Result<(HeldFlash, Member), Refusal> {
         if self.devices.at(path).is_some_and(|member| self.devices.has(member)) {
             return Err(Refusal::Usage(format!("{} is a device of this pool already", path.display())));
         }
-        let flash = HeldFlash::take(path, size, fill)?;
+        let flash = HeldFlash::take(path, size, Fill::default(), reserve)?;
         match flash.recognise()? {
             FlashContent::Nothing => {}
             // An old member: nothing on it counts.
@@ -259,15 +263,16 @@ impl PoolMembers {
             }
             FlashContent::Failing(why) => return Err(Refusal::Flash { path: path.to_owned(), why }),
         }
-        let bytes = flash.bytes();
+        let bytes = reserve.used_of(flash.bytes());
         let start = self.geometry.segments_start;
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(|| Refusal::FlashTooSmall {
             path: path.to_owned(),
             why: format!(
-                "{} is too small for this pool: a device of it needs more than {}",
+                "{} is too small for this pool: a device of it needs more than {}{}",
                 Size(bytes),
-                Size(start + self.segment_bytes())
+                Size(start + self.segment_bytes()),
+                reserve.remark(Size(flash.bytes()))
             ),
         })?;
         let name = random("the name of a device")?;
@@ -290,9 +295,11 @@ impl PoolMembers {
             ));
         };
         let member = MemberId(next);
+        let whole_bytes = flash.bytes();
+        flash.leave_unwritten(row.bytes..whole_bytes).map_err(|refusal| refusal.to_string())?;
         let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
         self.handle.add_disk(member, opened).map_err(|errno| failed("cannot drive it", &errno))?;
-        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, file: Arc::new(file) };
+        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, whole_bytes, file: Arc::new(file) };
         self.devices.join(device.clone());
         // A worker that takes over must find it before anything lies on it.
         let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
@@ -372,7 +379,7 @@ impl PoolMembers {
         match self.handle.call(Request::ChangeMembers(MembersChange::Grow { member, bytes })) {
             Reply::Failed(errno) => Err(format!("{shown}: {}", refused(errno))),
             _ => {
-                self.devices.resize(member, bytes);
+                self.devices.resize(member, bytes, found);
                 log_line(format_args!("the pool uses {} of {shown} from now on", Size(bytes)));
                 Ok(())
             }
@@ -388,7 +395,6 @@ impl PoolMembers {
         {
             return Err(errno);
         }
-        self.devices.resize(member, bytes);
         if let Some(device) = self.devices.of(member) {
             let shown = device.path.display();
             if device.file.metadata().is_ok_and(|file| file.is_file())
@@ -398,7 +404,8 @@ impl PoolMembers {
             }
             log_line(format_args!("the pool uses {} of {shown} from now on", Size(bytes)));
         }
-        let _ = self.handle.measure_disk(member);
+        let whole_bytes = self.handle.measure_disk(member).unwrap_or(bytes);
+        self.devices.resize(member, bytes, whole_bytes);
         Ok(())
     }
 

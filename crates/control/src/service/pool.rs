@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
-use headpond_device::Fill;
 use headpond_format::{MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
@@ -21,6 +20,7 @@ use crate::history::EventKind;
 use crate::numbers::exposed_blocks;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// The name of these operations.
@@ -28,9 +28,9 @@ pub(crate) const POOL: &str = "pool";
 
 /// A change that can be made, with all that it needs.
 enum Planned {
-    Add { flash: PathBuf, size: Option<Size>, format: bool },
+    Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Remove { member: MemberId, flash: PathBuf },
-    Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, format: bool },
+    Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Grow { member: MemberId, flash: PathBuf, bytes: u64 },
     Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
 }
@@ -113,6 +113,7 @@ impl Service {
             flash: seen.path.clone(),
             state: state.to_owned(),
             size_bytes: seen.bytes,
+            reserve_bytes: seen.reserve_bytes,
             used_bytes: bytes(shown.blocks),
             dirty_bytes: bytes(shown.dirty_blocks),
             free_bytes: if is_gone { 0 } else { shown.free_segments * self.members.segment_bytes() },
@@ -232,7 +233,9 @@ impl Service {
             if members.counts(member) { Ok(()) } else { Err(Refusal::Usage(why)) }
         };
         Ok(match change {
-            PoolChange::Add { flash, size, format } => Planned::Add { flash, size: size.map(Size), format },
+            PoolChange::Add { flash, size, reserve, format } => {
+                Planned::Add { flash, size: size.map(Size), reserve, format }
+            }
             PoolChange::Remove { flash } => {
                 let member = members.find(Some(&flash))?;
                 counted(member, &flash)?;
@@ -246,9 +249,10 @@ impl Service {
                 }
                 Planned::Remove { member, flash: members.devices().path_of(member) }
             }
-            PoolChange::Replace { old, new, size, format } => {
+            PoolChange::Replace { old, new, size, reserve, format } => {
                 let old = members.find(old.as_deref())?;
-                Planned::Replace { old, was: members.devices().path_of(old), new, size: size.map(Size), format }
+                let was = members.devices().path_of(old);
+                Planned::Replace { old, was, new, size: size.map(Size), reserve, format }
             }
             PoolChange::Grow { flash, bytes } => {
                 let (member, flash, now) = self.sized(flash)?;
@@ -287,7 +291,8 @@ impl Service {
     fn carry_out_change(&self, planned: Planned, dry_run: bool, client: Client) {
         let members = &self.members;
         let opened = match &planned {
-            Planned::Add { flash, size, format } | Planned::Replace { new: flash, size, format, .. } => {
+            Planned::Add { flash, size, reserve, format }
+            | Planned::Replace { new: flash, size, reserve, format, .. } => {
                 if let Err(refusal) = self.places.check_another(flash) {
                     return client.refuse(&refusal);
                 }
@@ -297,7 +302,7 @@ impl Service {
                     let (what, effect) = (planned.what(), self.effect_of(&planned));
                     return client.answer(&Answer::PoolPlanned { what, effect });
                 }
-                match members.open(flash, *size, Fill::default(), *format) {
+                match members.open(flash, *size, *reserve, *format) {
                     Ok(opened) => Some(opened),
                     Err(refusal) => return client.refuse(&refusal),
                 }

@@ -37,7 +37,7 @@ pub fn host(facts: &HostFacts) -> Vec<HostFinding> {
 /// What the facts of origin and flash mean.
 pub fn places(facts: &PlaceFacts) -> Vec<HostFinding> {
     let flashes = &facts.flashes;
-    let mut all: Vec<HostFinding> = flashes.iter().map(flash).collect();
+    let mut all: Vec<HostFinding> = flashes.iter().flat_map(|one| [flash(one), spare(one)]).collect();
     all.push(disks(&facts.origin_disks, flashes));
     if flashes.len() > 1 {
         all.push(copies(flashes));
@@ -174,6 +174,41 @@ fn flash(facts: &FlashFacts) -> HostFinding {
         return unseen(NAME, format!("{} does not tell of a write cache", names(below)), None);
     }
     good(NAME, format!("{}: what it has written survives a power loss, it says", names(below)))
+}
+
+/// Whether a card has room to work in when the pool is full. The kernel knows neither how much of its own it has, nor how
+/// fast it is then.
+fn spare(facts: &FlashFacts) -> HostFinding {
+    const NAME: &str = "spare";
+    let (path, below) = (facts.path.display(), &facts.disks);
+    let refusing: Vec<Disk> = below.iter().filter(|disk| disk.discards == Some(false)).cloned().collect();
+    if let Some(bytes) = facts.reserve_bytes.filter(|bytes| *bytes > 0) {
+        return good(NAME, format!("{path} has {} that the pool leaves unwritten", Size(bytes)));
+    }
+    if below.iter().any(|disk| disk.rotational == Some(true)) {
+        return good(NAME, "a turning disk needs none");
+    }
+    if !refusing.is_empty() {
+        return unseen(
+            NAME,
+            format!(
+                "{} takes no discards, so for a card all that was ever written is in use. Whether its writes slow down by \
+                 that, the kernel does not tell",
+                names(&refusing)
+            ),
+            Some(
+                "if they do: --reserve 20% with a new pool or device; headpond pool shrink for one in use (docs/devices.md). A \
+                 virtual disk may refuse what its host's card takes",
+            ),
+        );
+    }
+    if below.is_empty() || below.iter().any(|disk| disk.discards.is_none()) {
+        return unseen(NAME, format!("the kernel does not tell whether {path} takes discards"), None);
+    }
+    if facts.is_device {
+        return good(NAME, format!("{} takes discards: headpond says what it does not use", names(below)));
+    }
+    good(NAME, format!("{} takes discards: what its file system has free is spare after fstrim", names(below)))
 }
 
 /// The disks that are in both.

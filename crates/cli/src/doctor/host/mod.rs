@@ -22,6 +22,15 @@ pub struct HostFinding {
     pub todo: Option<String>,
 }
 
+/// A device of the pool, and what its mount says of it.
+#[derive(Clone, Debug)]
+pub struct KnownFlash {
+    /// The file or device.
+    pub path: PathBuf,
+    /// Bytes that the pool leaves unwritten. None if no mount says it.
+    pub reserve_bytes: Option<u64>,
+}
+
 /// Where the real system is; tests have one of their own.
 const SYSTEM: &str = "/";
 
@@ -31,7 +40,7 @@ pub fn host() -> Vec<HostFinding> {
 }
 
 /// Looks at the places of a mount.
-pub fn places(origin: &Path, flashes: &[PathBuf]) -> Vec<HostFinding> {
+pub fn places(origin: &Path, flashes: &[KnownFlash]) -> Vec<HostFinding> {
     judge::places(&read::places(Path::new(SYSTEM), origin, flashes))
 }
 

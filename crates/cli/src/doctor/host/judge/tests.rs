@@ -12,11 +12,17 @@ fn says(found: &HostFinding, met: Option<bool>, parts: &[&str]) {
 }
 
 fn disk(name: &str, write_back: Option<bool>) -> Disk {
-    Disk { name: name.to_owned(), write_back, fua: Some(true), rotational: Some(false) }
+    Disk { name: name.to_owned(), write_back, fua: Some(true), rotational: Some(false), discards: Some(true) }
 }
 
 fn flash_on(path: &str, disks: &[Disk]) -> FlashFacts {
-    FlashFacts { path: path.into(), disks: disks.to_vec(), bytes: Some(100 << 30) }
+    FlashFacts {
+        path: path.into(),
+        disks: disks.to_vec(),
+        bytes: Some(100 << 30),
+        is_device: false,
+        reserve_bytes: None,
+    }
 }
 
 fn at(flashes: Vec<FlashFacts>) -> PlaceFacts {
@@ -106,6 +112,21 @@ fn one_disk_for_both_is_told() {
 }
 
 #[test]
+fn a_card_that_may_have_no_room_to_work_in_is_told_and_what_nobody_can_see_is_said_so() {
+    let takes = disk("sda", Some(false));
+    let refuses = Disk { discards: Some(false), ..takes.clone() };
+    let on = |disk: &Disk| flash_on("/nvme/pond", std::slice::from_ref(disk));
+    says(&spare(&on(&takes)), Some(true), &["sda takes discards", "fstrim"]);
+    says(&spare(&FlashFacts { is_device: true, ..on(&takes) }), Some(true), &["headpond says"]);
+    says(&spare(&on(&refuses)), None, &["sda takes no discards", "does not tell", "--reserve 20%", "pool shrink"]);
+    says(&spare(&FlashFacts { reserve_bytes: Some(0), ..on(&refuses) }), None, &["--reserve"]);
+    says(&spare(&FlashFacts { reserve_bytes: Some(20 << 30), ..on(&refuses) }), Some(true), &["20 GiB", "unwritten"]);
+    says(&spare(&on(&Disk { rotational: Some(true), ..refuses })), Some(true), &["turning"]);
+    says(&spare(&on(&Disk { discards: None, ..takes })), None, &["does not tell whether"]);
+    says(&spare(&flash_on("/nvme/pond", &[])), None, &["does not tell whether"]);
+}
+
+#[test]
 fn two_copies_on_one_disk_are_told() {
     let (a, b, c) = (disk("sda", Some(false)), disk("sdb", Some(false)), disk("sdc", Some(false)));
     let three = |second: &[Disk]| {
@@ -148,8 +169,8 @@ fn each_fact_has_its_finding() {
     let names = |found: Vec<HostFinding>| found.iter().map(|one| one.name).collect::<Vec<_>>();
     assert_eq!(names(host(&facts)), ["FUSE", "kernel", "request size", "clock", "descriptors"]);
     let (one, other) = (flash_on("/1", &[]), flash_on("/2", &[]));
-    assert_eq!(names(places(&at(vec![one.clone()]))), ["flash", "disks", "origin", "memory"]);
+    assert_eq!(names(places(&at(vec![one.clone()]))), ["flash", "spare", "disks", "origin", "memory"]);
     let several = places(&at(vec![one, other]));
     assert!(several.iter().any(|one| one.what.contains("614.3 MiB")), "the map of both: {several:?}");
-    assert_eq!(names(several), ["flash", "flash", "disks", "copies", "origin", "memory"]);
+    assert_eq!(names(several), ["flash", "spare", "flash", "spare", "disks", "copies", "origin", "memory"]);
 }
