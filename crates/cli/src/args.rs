@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::{CacheMode, Redundancy};
-use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
+use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Reserve, Settings, Size};
 
+use crate::atomic::AtomicArgs;
+use crate::doctor::DoctorArgs;
 use crate::pool::PoolArgs;
 use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
@@ -140,7 +142,8 @@ pub enum Command {
     ///
     /// From a trace, the answer is what headpond's own policy does with it at each size. From a mount, it is what a
     /// larger pool would gain, as far as the policy remembers what it evicted. If too little was seen, the command
-    /// says so.
+    /// says so. The size of a pool is that of all its devices together: clean data takes its room once, and mirrored
+    /// dirty data twice.
     Size(SizeArgs),
     /// Try cache policies and sizes on a recorded trace
     ///
@@ -207,6 +210,10 @@ pub struct MountArgs {
     /// as are KiB and so on; KB and so on are powers of 1000
     #[arg(long)]
     pub size: Option<Size>,
+    /// How much of each new device stays unwritten, in percent of --size or of the device: 0% to 90%. For cards whose
+    /// writes slow down when they are full (docs/devices.md). A pool keeps it. Without this option: 0%
+    #[arg(long, value_name = "PERCENT")]
+    pub reserve: Option<Reserve>,
     /// What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,
@@ -290,62 +297,6 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// The arguments of `headpond doctor`.
-#[derive(Args, Debug)]
-#[command(after_long_help = "Examples:
-  headpond doctor                          only this host: what is in headpond's way?
-  headpond doctor /var/lib/mysql           a data directory
-  headpond doctor /srv/mount               all databases on a mount
-  headpond doctor app.db                   a SQLite file
-  headpond doctor /slow/mysql --flash /nvme/pond      before a mount: these places, too
-  headpond doctor /var/lib/mysql --json | jq '.databases[].conditions[] | select(.met == false)'")]
-pub struct DoctorArgs {
-    /// A data directory, a directory that contains some, a mount, or a SQLite file
-    #[arg(value_name = "DATADIR|MOUNT|FILE")]
-    pub path: Option<PathBuf>,
-    /// The file or device of the pool, to look at it and at PATH as its origin; a mount knows its own
-    #[arg(long, value_name = "FILE|DEVICE", requires = "path")]
-    pub flash: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The arguments of `headpond atomic`.
-#[derive(Args, Debug)]
-#[command(after_long_help = "Examples:
-  headpond atomic status               does the file exist, and which files rely on untorn writes?
-  headpond atomic enable               as root; until the next reboot
-  headpond atomic enable --at-boot     as root; also after each reboot
-  headpond atomic disable              as root; removes what enable made")]
-pub struct AtomicArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: AtomicCommand,
-    /// For tests: below this directory instead of in the system's own
-    #[arg(long, value_name = "DIR", global = true, hide = true)]
-    pub root: Option<PathBuf>,
-}
-
-/// The commands for the marker.
-#[derive(Subcommand, Debug)]
-pub enum AtomicCommand {
-    /// Make /dev/fcta: MariaDB skips its doublewrite from its next start on
-    Enable {
-        /// Make it again at each boot, by systemd-tmpfiles
-        #[arg(long)]
-        at_boot: bool,
-    },
-    /// Remove what `enable` made
-    Disable,
-    /// Show whether /dev/fcta exists, and which mounts keep writes untorn
-    Status {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 /// The arguments of `headpond top`.

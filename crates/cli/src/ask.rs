@@ -1,6 +1,6 @@
 //! Questions that many commands ask a daemon.
 
-use headpond_control::{Answer, ClientCommand, Daemon, Numbers, Refusal, Status, Value};
+use headpond_control::{Answer, ClientCommand, Daemon, Numbers, PoolShown, Refusal, Status, Value};
 
 /// The status of a daemon.
 pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
@@ -14,6 +14,14 @@ pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
 pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
     match daemon.ask(&ClientCommand::Numbers)? {
         Answer::Numbers(numbers) => Ok(*numbers),
+        _ => Err(confused(daemon)),
+    }
+}
+
+/// The devices of a daemon's pool.
+pub fn ask_pool(daemon: &Daemon) -> Result<PoolShown, Refusal> {
+    match daemon.ask(&ClientCommand::Pool)? {
+        Answer::Pool(pool) => Ok(*pool),
         _ => Err(confused(daemon)),
     }
 }

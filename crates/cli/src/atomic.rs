@@ -11,12 +11,47 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use headpond_control::{Daemon, Refusal, Status};
 use serde::Serialize;
 
-use crate::args::{AtomicArgs, AtomicCommand};
 use crate::ask::ask_status;
 use crate::output::{print, print_json};
+
+/// The arguments of `headpond atomic`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond atomic status               does the file exist, and which files rely on untorn writes?
+  headpond atomic enable               as root; until the next reboot
+  headpond atomic enable --at-boot     as root; also after each reboot
+  headpond atomic disable              as root; removes what enable made")]
+pub struct AtomicArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: AtomicCommand,
+    /// For tests: below this directory instead of in the system's own
+    #[arg(long, value_name = "DIR", global = true, hide = true)]
+    pub root: Option<PathBuf>,
+}
+
+/// The commands for the marker.
+#[derive(Subcommand, Debug)]
+pub enum AtomicCommand {
+    /// Make /dev/fcta: MariaDB skips its doublewrite from its next start on
+    Enable {
+        /// Make it again at each boot, by systemd-tmpfiles
+        #[arg(long)]
+        at_boot: bool,
+    },
+    /// Remove what `enable` made
+    Disable,
+    /// Show whether /dev/fcta exists, and which mounts keep writes untorn
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
 
 /// The file that MariaDB looks for.
 pub const MARKER: &str = "/dev/fcta";

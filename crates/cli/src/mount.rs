@@ -98,6 +98,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         flashes: args.flash.clone(),
         redundancy: args.redundancy,
         size: args.size,
+        reserve: args.reserve,
         mode: args.mode,
         config: args.config.clone(),
         backend: args.backend.into(),

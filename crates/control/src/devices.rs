@@ -16,6 +16,8 @@ pub(crate) struct PoolDevice {
     pub(crate) path: PathBuf,
     /// Bytes that the pool uses of it.
     pub(crate) bytes: u64,
+    /// Bytes that it has. The pool never writes to those behind the ones that it uses.
+    pub(crate) whole_bytes: u64,
     /// A second descriptor of the open file that the shard drives.
     pub(crate) file: Arc<File>,
 }
@@ -53,9 +55,11 @@ impl PoolDevices {
         self.lists().gone.push((member, path));
     }
 
-    /// The pool uses so many bytes of a device from now on.
-    pub(crate) fn resize(&self, member: MemberId, bytes: u64) {
-        self.lists().here.iter_mut().filter(|device| device.member == member).for_each(|device| device.bytes = bytes);
+    /// The pool uses so many bytes of a device from now on, of so many that it has.
+    pub(crate) fn resize(&self, member: MemberId, bytes: u64, whole_bytes: u64) {
+        for device in self.lists().here.iter_mut().filter(|device| device.member == member) {
+            (device.bytes, device.whole_bytes) = (bytes, whole_bytes);
+        }
     }
 
     /// Those here, in the order of their numbers.
@@ -107,8 +111,13 @@ mod tests {
     fn a_device_that_left_is_remembered_by_its_path_until_another_takes_the_path() {
         let devices = PoolDevices::default();
         let file = || Arc::new(tempfile::tempfile().unwrap());
-        let device =
-            |member, path: &str| PoolDevice { member: MemberId(member), path: path.into(), bytes: 1, file: file() };
+        let device = |member, path: &str| PoolDevice {
+            member: MemberId(member),
+            path: path.into(),
+            bytes: 1,
+            whole_bytes: 1,
+            file: file(),
+        };
         devices.join(device(1, "/b"));
         devices.join(device(0, "/a"));
         assert_eq!(devices.paths(), [PathBuf::from("/a"), PathBuf::from("/b")]);

@@ -7,7 +7,7 @@
 //!   has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 //!
-//! Each folder keeps one thing, and uses only those before it: `wording`, `refusal`, `devices`, `origin`, `ownership`,
+//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `devices`, `origin`, `ownership`,
 //! `process`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
 
 mod devices;
@@ -21,6 +21,7 @@ mod pool;
 mod process;
 mod random;
 mod refusal;
+mod reserve;
 mod service;
 mod settings;
 mod web;
@@ -44,6 +45,7 @@ pub use process::background::{leave_terminal, report_ready, report_refusal, star
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
+pub use reserve::Reserve;
 pub use service::{
     Answer, ClientCommand, Daemon, DamagedDeviceShown, Decision, FlushShown, Frozen, LostBlockShown, OperationProgress,
     PoolChange, PoolChangeShown, PoolMemberShown, PoolScrubShown, PoolShown, RuleShown, ScrubState, Status,

@@ -17,6 +17,7 @@
 //! Invariant: an unknown word is refused, so no test runs without its fault.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use headpond_base::Errno;
 
@@ -39,6 +40,7 @@ impl FromStr for FaultPlan {
                 ("early", Some(value)) => held.early_per_mille = number(word, value)?,
                 ("torn", Some(value)) => held.torn_per_mille = number(word, value)?,
                 ("seed", Some(value)) => held.seed = number(word, value)?,
+                ("delay", Some(value)) => plan.delay = Duration::from_millis(number(word, value)?),
                 ("read-errors", Some(value)) => plan.faults.push(fault(OpKind::Read, word, value)?),
                 ("write-errors", Some(value)) => plan.faults.push(fault(OpKind::Write, word, value)?),
                 ("sync-errors", Some(value)) => plan.faults.push(fault(OpKind::Sync, word, value)?),
@@ -78,6 +80,7 @@ mod tests {
         let plan: FaultPlan = "lying-syncs".parse().unwrap();
         assert!(plan.withhold.is_some_and(|withhold| withhold.lies));
         assert!(!plan.accept_torn_batch);
+        assert_eq!("delay=20".parse().map(|plan: FaultPlan| plan.delay), Ok(Duration::from_millis(20)));
         let plan: FaultPlan = "lose-unsynced,accept-torn-batch".parse().unwrap();
         assert!(plan.withhold.is_some() && plan.accept_torn_batch);
     }

@@ -174,7 +174,9 @@ impl FaultHandle {
 
     /// Ends all faults, except a cut.
     pub fn heal(&self) {
-        self.locked().faults.clear();
+        let mut shared = self.locked();
+        shared.faults.clear();
+        shared.delay = Duration::ZERO;
     }
 
     /// Sets the shortest time of every operation submitted from now on.

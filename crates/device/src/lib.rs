@@ -62,6 +62,6 @@ pub use op::{Completion, DiskOp, End, Tag};
 pub use open::{Backend, probe_uring, start_reactor};
 pub use psync::Psync;
 pub use reactor::{Reactor, WATCHES_MAX, WatchToken};
-pub use trim::TrimPolicy;
+pub use trim::{TrimPolicy, discard_now};
 pub use uring::Uring;
 pub use waker::Waker;

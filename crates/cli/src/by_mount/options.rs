@@ -26,9 +26,10 @@ enum Meaning {
 
 /// Those of `headpond mount` keep their names. What decides about data once (`--format`, `--discard-dirty`,
 /// `--keep-pool`, `--keep-origin`) must not happen again at each boot, and is not here.
-const OPTIONS: [(&str, Meaning); 39] = [
+const OPTIONS: [(&str, Meaning); 40] = [
     ("flash", Meaning::Value),
     ("size", Meaning::Value),
+    ("reserve", Meaning::Value),
     ("mode", Meaning::Value),
     ("redundancy", Meaning::Value),
     ("config", Meaning::Value),

@@ -14,14 +14,37 @@ mod sqlite;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use headpond_control::{Daemon, FS_TYPE, ListedMount, Refusal, mounts};
 use serde::Serialize;
 
-use crate::args::DoctorArgs;
-use crate::ask::{ask_settings, ask_status};
+use crate::ask::{ask_pool, ask_settings, ask_status};
 use crate::atomic::{self, FoundMarker};
 use crate::output::{print, print_json};
-use host::HostFinding;
+use host::{HostFinding, KnownFlash};
+
+/// The arguments of `headpond doctor`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond doctor                          only this host: what is in headpond's way?
+  headpond doctor /var/lib/mysql           a data directory
+  headpond doctor /srv/mount               all databases on a mount
+  headpond doctor app.db                   a SQLite file
+  headpond doctor /slow/mysql --flash /nvme/pond      before a mount: these places, too
+  headpond doctor /slow/mysql --flash /nvme1/pond --flash /nvme2/pond
+  headpond doctor /var/lib/mysql --json | jq '.databases[].conditions[] | select(.met == false)'")]
+pub struct DoctorArgs {
+    /// A data directory, a directory that contains some, a mount, or a SQLite file
+    #[arg(value_name = "DATADIR|MOUNT|FILE")]
+    pub path: Option<PathBuf>,
+    /// The file or device of the pool, to look at it and at PATH as its origin; a mount knows its own. Repeat the
+    /// option for a pool of several devices
+    #[arg(long, value_name = "FILE|DEVICE", requires = "path")]
+    pub flash: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The surroundings of a data directory.
 #[derive(Clone, Debug)]
@@ -116,18 +139,28 @@ const DIRECTORIES_MAX: usize = 2000;
 /// `headpond doctor`.
 pub fn run(args: &DoctorArgs) -> Result<(), Refusal> {
     let data = args.path.as_deref().map(examine_here).transpose()?;
-    let places = args.path.as_deref().and_then(|path| places(path, args.flash.as_deref()));
+    let places = args.path.as_deref().and_then(|path| places(path, &args.flash));
     let report = WholeReport { io_uring: machine::io_uring(), host: host::host(), places, data };
     if args.json { print_json(&report) } else { print(&report.to_string()) }
 }
 
-/// Looks at origin and flash: those of the mount that a path lies on, or the path and what `--flash` names.
-fn places(path: &Path, flash: Option<&Path>) -> Option<Vec<HostFinding>> {
+/// Looks at origin and flash: those of the mount that a path lies on, or the path and what `--flash` names. None if
+/// nothing names a flash.
+fn places(path: &Path, named: &[PathBuf]) -> Option<Vec<HostFinding>> {
     let mount = headpond_at(path);
-    let daemon = mount.as_ref().and_then(|mount| Daemon::of(&mount.mountpoint).ok());
-    let status = daemon.and_then(|daemon| ask_status(&daemon).ok());
-    let flash = flash.map(Path::to_owned).or_else(|| Some(status?.flash))?;
-    Some(host::places(mount.as_ref().map_or(path, |mount| &mount.source), &flash))
+    let flashes = if named.is_empty() {
+        flashes_of(mount.as_ref()?)?
+    } else {
+        named.iter().map(|path| KnownFlash { path: path.clone(), reserve_bytes: None }).collect()
+    };
+    Some(host::places(mount.as_ref().map_or(path, |mount| &mount.source), &flashes))
+}
+
+/// The devices that a mount's pool has now.
+fn flashes_of(mount: &ListedMount) -> Option<Vec<KnownFlash>> {
+    let pool = ask_pool(&Daemon::of(&mount.mountpoint).ok()?).ok()?;
+    let here = pool.members.into_iter().filter(|member| member.size_bytes > 0);
+    Some(here.map(|one| KnownFlash { path: one.flash, reserve_bytes: Some(one.reserve_bytes) }).collect())
 }
 
 /// The headpond mount that a path lies on.

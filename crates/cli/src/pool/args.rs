@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use headpond_control::Size;
+use headpond_control::{Reserve, Size};
 
 /// The arguments of `headpond pool`.
 #[derive(Args, Debug)]
@@ -69,7 +69,7 @@ pub enum PoolCommand {
         #[arg(required_unless_present = "cancel")]
         flash: Option<PathBuf>,
         /// Take back the removal that is under way. What was moved stays where it is
-        #[arg(long, conflicts_with_all = ["flash", "dry_run", "background"])]
+        #[arg(long, conflicts_with_all = ["flash", "background"])]
         cancel: bool,
         /// How the command waits.
         #[command(flatten)]
@@ -94,6 +94,9 @@ pub enum PoolCommand {
         mountpoint: PathBuf,
         /// The file or block device
         flash: PathBuf,
+        /// Leave this share of the device unwritten, such as 20%
+        #[arg(long, default_value_t)]
+        reserve: Reserve,
         /// How the command waits.
         #[command(flatten)]
         changing: Changing,
@@ -176,11 +179,14 @@ pub struct Resize {
 }
 
 /// How a device is made that joins.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct NewDevice {
     /// The size of a new flash file, such as 200G
     #[arg(long)]
     pub size: Option<Size>,
+    /// How much of it stays unwritten, in percent of --size or of the device: 0% to 90%
+    #[arg(long, value_name = "PERCENT", default_value_t)]
+    pub reserve: Reserve,
     /// Overwrite a device that holds something else
     #[arg(long)]
     pub format: bool,

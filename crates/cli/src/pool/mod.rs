@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use headpond_control::{Answer, ClientCommand, Daemon, PoolChange, PoolShown, Refusal, Size};
 
 pub use self::args::PoolArgs;
-use self::args::{Changing, PoolCommand, Resize};
-use crate::ask::confused;
+use self::args::{Changing, NewDevice, PoolCommand, Resize};
+use crate::ask::{ask_pool, confused};
 use crate::output::{print, print_json};
 
 /// `headpond pool`.
@@ -26,8 +26,8 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
             if *json { print_json(&pool) } else { print(&pool.to_string()) }
         }
         PoolCommand::Add { mountpoint, flash, making, changing } => {
-            let change =
-                PoolChange::Add { flash: absolute(flash)?, size: making.size.map(bytes), format: making.format };
+            let NewDevice { size, reserve, format } = *making;
+            let change = PoolChange::Add { flash: absolute(flash)?, size: size.map(bytes), reserve, format };
             change_pool(mountpoint, change, changing)
         }
         PoolCommand::Remove { mountpoint, cancel: true, changing, .. } => cancel(mountpoint, changing),
@@ -36,25 +36,27 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
             change_pool(mountpoint, PoolChange::Remove { flash: absolute(flash)? }, changing)
         }
         PoolCommand::Replace { mountpoint, old, new, making, changing } => {
-            let (size, format) = (making.size.map(bytes), making.format);
-            let change = PoolChange::Replace { old: Some(absolute(old)?), new: absolute(new)?, size, format };
-            change_pool(mountpoint, change, changing)
+            change_pool(mountpoint, replace(Some(absolute(old)?), absolute(new)?, *making), changing)
         }
         PoolCommand::Move { mountpoint, new, making, changing } => {
-            let (size, format) = (making.size.map(bytes), making.format);
-            change_pool(mountpoint, PoolChange::Replace { old: None, new: absolute(new)?, size, format }, changing)
+            change_pool(mountpoint, replace(None, absolute(new)?, *making), changing)
         }
         PoolCommand::Scrub { mountpoint, cancel: true, changing } => scrub::cancel(mountpoint, changing),
         PoolCommand::Scrub { mountpoint, changing, .. } => scrub::run(mountpoint, changing),
         PoolCommand::Offline { mountpoint, flash, changing } => {
             change_pool(mountpoint, PoolChange::Offline { flash: absolute(flash)? }, changing)
         }
-        PoolCommand::Online { mountpoint, flash, changing } => {
-            change_pool(mountpoint, PoolChange::Online { flash: absolute(flash)? }, changing)
+        PoolCommand::Online { mountpoint, flash, reserve, changing } => {
+            change_pool(mountpoint, PoolChange::Online { flash: absolute(flash)?, reserve: *reserve }, changing)
         }
         PoolCommand::Shrink(to) => resize(to, |flash, bytes| PoolChange::Shrink { flash, bytes }),
         PoolCommand::Grow(to) => resize(to, |flash, bytes| PoolChange::Grow { flash, bytes }),
     }
+}
+
+fn replace(old: Option<PathBuf>, new: PathBuf, making: NewDevice) -> PoolChange {
+    let NewDevice { size, reserve, format } = making;
+    PoolChange::Replace { old, new, size: size.map(bytes), reserve, format }
 }
 
 fn resize(to: &Resize, change: impl FnOnce(Option<PathBuf>, u64) -> PoolChange) -> Result<(), Refusal> {
@@ -74,14 +76,6 @@ fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
     let path = std::path::absolute(path).map_err(|error| Refusal::from_io("find", path, error))?;
     let parent = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
     Ok(parent.zip(path.file_name()).map_or(path.clone(), |(parent, name)| parent.join(name)))
-}
-
-/// The devices of a daemon's pool.
-fn ask_pool(daemon: &Daemon) -> Result<PoolShown, Refusal> {
-    match daemon.ask(&ClientCommand::Pool)? {
-        Answer::Pool(pool) => Ok(*pool),
-        _ => Err(confused(daemon)),
-    }
 }
 
 fn status(mountpoint: &Path, json: bool) -> Result<(), Refusal> {
@@ -121,10 +115,7 @@ fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Re
     let command = ClientCommand::ChangePool { change, dry_run: changing.dry_run };
     // The daemon opens the device first, and may make a file of it.
     match daemon.ask_and_wait(&command)? {
-        Answer::PoolPlanned { what, effect } if changing.json => {
-            print_json(&serde_json::json!({ "what": what, "effect": effect, "dry_run": true }))
-        }
-        Answer::PoolPlanned { what, effect } => print(&format!("would be {what}: {effect}. Nothing was changed\n")),
+        Answer::PoolPlanned { what, effect } => show_plan(&what, &effect, changing),
         Answer::Started { id } if changing.background => {
             if changing.json {
                 return print_json(&serde_json::json!({ "handle": id }));
@@ -148,9 +139,20 @@ fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Re
     }
 }
 
+/// What a dry run found.
+fn show_plan(what: &str, effect: &str, changing: &Changing) -> Result<(), Refusal> {
+    if changing.json {
+        return print_json(&serde_json::json!({ "what": what, "effect": effect, "dry_run": true }));
+    }
+    print(&format!("would be {what}: {effect}. Nothing was changed\n"))
+}
+
 fn cancel(mountpoint: &Path, changing: &Changing) -> Result<(), Refusal> {
     let daemon = Daemon::of(mountpoint)?;
-    daemon.ask_and_wait(&ClientCommand::CancelPoolChange)?;
+    let answer = daemon.ask_and_wait(&ClientCommand::CancelPoolChange { dry_run: changing.dry_run })?;
+    if let Answer::PoolPlanned { what, effect } = answer {
+        return show_plan(&what, &effect, changing);
+    }
     if changing.json {
         return print_json(&ask_pool(&daemon)?);
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use headpond_control::{Answer, ClientCommand, Daemon, OperationProgress, PoolShown, Refusal, Size};
 use indicatif::ProgressBar;
 
-use super::ask_pool;
-use crate::ask::confused;
+use crate::ask::{ask_pool, confused};
 use crate::progress::{Bar, Interrupt};
 
 /// How often the command asks.

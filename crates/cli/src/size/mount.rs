@@ -5,12 +5,12 @@
 //! pools of up to three times its size would do, and nothing of smaller ones. The page shows the same estimate.
 
 use headpond_base::BLOCK_U64;
-use headpond_control::{Daemon, Refusal, Size, Status};
+use headpond_control::{Daemon, PoolShown, Refusal, Size, Status};
 use headpond_engine::Stats;
 
 use super::SizeArgs;
 use super::answer::{CurvePoint, SizeAnswer, SizeVerdict, as_option};
-use crate::ask::{ask_status, confused};
+use crate::ask::{ask_pool, ask_status, confused};
 
 /// Fewer misses than this say nothing.
 const MISSES_MIN: u64 = 1000;
@@ -22,12 +22,18 @@ pub fn answer(args: &SizeArgs) -> Result<SizeAnswer, Refusal> {
     let daemon = Daemon::of(&args.from)?;
     let status = ask_status(&daemon)?;
     let stats: Stats = serde_json::from_value(status.engine.clone()).map_err(|_| confused(&daemon))?;
-    Ok(of_numbers(args.worth, &status, &stats))
+    Ok(of_numbers(args.worth, &status, &stats, &ask_pool(&daemon)?))
 }
 
-fn of_numbers(worth: f64, status: &Status, stats: &Stats) -> SizeAnswer {
+/// Bytes of flash that the second copies of dirty data take now.
+fn second_copies(status: &Status, pool: &PoolShown) -> u64 {
+    pool.sum(|member| member.dirty_bytes).saturating_sub(status.dirty_bytes)
+}
+
+fn of_numbers(worth: f64, status: &Status, stats: &Stats, pool: &PoolShown) -> SizeAnswer {
     let seconds = status.uptime_seconds as f64;
-    let curve = curve(status, stats);
+    let copies = second_copies(status, pool);
+    let curve = curve(status, stats, copies);
     let (verdict, why) = judge(worth, status, stats, &curve);
     let reads = stats.read_hits_blocks + stats.read_miss_blocks;
     SizeAnswer {
@@ -49,18 +55,28 @@ fn of_numbers(worth: f64, status: &Status, stats: &Stats) -> SizeAnswer {
         curve,
         verdict,
         why,
-        caveats: vec![
-            "the mount sees pools of up to three times its own, as far as so much was evicted since it started, and no \
-             smaller ones; a trace shows all: headpond record"
-                .to_owned(),
-            "larger pools are estimates, from a sample of the evicted blocks"
-                .to_owned(),
-        ],
+        caveats: caveats(copies, pool),
     }
 }
 
-/// The present pool, and larger ones as far as they can be seen.
-fn curve(status: &Status, stats: &Stats) -> Vec<CurvePoint> {
+fn caveats(copies: u64, pool: &PoolShown) -> Vec<String> {
+    let mut all = vec![
+        "the mount sees pools of up to three times its own, as far as so much was evicted since it started, and no \
+         smaller ones; a trace shows all: headpond record"
+            .to_owned(),
+        "larger pools are estimates, from a sample of the evicted blocks".to_owned(),
+    ];
+    if pool.members.len() > 1 {
+        all.push(format!(
+            "a size is that of all devices together; second copies of dirty data take {} of it now",
+            Size(copies)
+        ));
+    }
+    all
+}
+
+/// The present pool, and larger ones as far as they can be seen. Second copies of dirty data do not grow with the pool.
+fn curve(status: &Status, stats: &Stats, copies: u64) -> Vec<CurvePoint> {
     let reads = stats.read_hits_blocks + stats.read_miss_blocks;
     // What was evicted before is all that can come back.
     let seen = stats.given_up_blocks * 8 / stats.kept_blocks_max.max(1);
@@ -69,7 +85,7 @@ fn curve(status: &Status, stats: &Stats) -> Vec<CurvePoint> {
         let scaled = |bytes: u64| bytes / 8 * (8 + eighths) as u64;
         CurvePoint {
             pool_bytes: scaled(status.size_bytes),
-            kept_bytes: scaled(stats.kept_blocks_max * BLOCK_U64),
+            kept_bytes: scaled(stats.kept_blocks_max * BLOCK_U64).saturating_sub(copies),
             hit_ratio: if reads == 0 { 0.0 } else { 1.0 - missed as f64 / reads as f64 },
             missed_blocks: missed,
             origin_reads_per_day: None,

@@ -90,8 +90,8 @@ fn the_doctor_tells_of_a_mount_what_it_keeps_and_what_lies_on_it() {
     assert_eq!((&report["mount"]["mode"], &report["mount"]["whole_writes"]), (&"write-back".into(), &true.into()));
     assert_eq!(report["databases"][0]["database"], "SQLite");
     assert_eq!(told(&report["host"]), ["FUSE", "kernel", "request size", "clock", "descriptors"]);
-    assert_eq!(told(&report["places"]), ["flash", "disks", "origin", "memory"]);
-    assert!(report["places"][2]["what"].as_str().unwrap().starts_with(pond.origin().to_str().unwrap()), "{report}");
+    assert_eq!(told(&report["places"]), ["flash", "spare", "disks", "origin", "memory"]);
+    assert!(report["places"][3]["what"].as_str().unwrap().starts_with(pond.origin().to_str().unwrap()), "{report}");
     assert_eq!(report["databases"][0]["page_bytes"], 4096);
     run(["set", mnt.to_str().unwrap(), "mode=write-through"]).ok();
     let report: serde_json::Value = serde_json::from_str(&doctor(&mnt.join("app.db"))).unwrap();
@@ -104,6 +104,17 @@ fn the_doctor_tells_of_a_mount_what_it_keeps_and_what_lies_on_it() {
     // A file of the pool beside the origin: one disk, if the kernel names one.
     said.ok().refused(0, &["this host", "/dev/fuse opens", "origin and flash", "the map of the full pool"]);
     run(["doctor", "--flash", "pond"]).refused(2, &["DATADIR"]);
+    let second = pond.at("flash2");
+    let two = [pond.flash(), second.clone()].map(|flash| ["--flash".into(), flash.into_os_string()]);
+    let several = ["doctor".into(), pond.origin().into_os_string(), "--json".into()];
+    let before = run(several.into_iter().chain(two.into_iter().flatten())).ok().json();
+    let of_both = ["flash", "spare", "flash", "spare", "disks", "copies", "origin", "memory"];
+    assert_eq!(told(&before["places"]), of_both);
+    run(["pool".as_ref(), "add".as_ref(), mnt.as_os_str(), second.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+    let report: serde_json::Value = serde_json::from_str(&doctor(&mnt)).unwrap();
+    assert_eq!(told(&report["places"]), of_both, "a mount names all of its devices");
+    // Whether the kernel names their disk depends on the machine; that it is one, it never denies.
+    assert_ne!(report["places"][5]["met"], true, "{report}");
     run(["doctor".as_ref(), mnt.as_os_str()]).ok().refused(0, &["writes can tear", "[NO]"]);
     pond.unmount(&[]).ok();
 }

@@ -248,6 +248,38 @@ fn a_change_that_is_not_possible_is_refused_and_a_dry_run_changes_nothing() {
 }
 
 #[test]
+fn a_removal_is_taken_back_and_a_dry_run_of_that_changes_nothing() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", "128M", "--redundancy", "none", "--test-fault", "none"]).ok();
+    let (mnt, second) = (pond.mnt(), pond.at("flash2"));
+    let path = |file: u64| mnt.join(format!("f{file}"));
+    // No long run, which would go to the origin at once.
+    (0..24).for_each(|file| write_and_sync(&path(file), &pattern(1 << 20, file)));
+    let cancel = |more: &[&str]| {
+        let words: Vec<&std::ffi::OsStr> = ["--cancel"].iter().chain(more).map(std::ffi::OsStr::new).collect();
+        pool(&pond, "remove", &words)
+    };
+    cancel(&["-n"]).refused(2, &["no change"]);
+    // So much, and so slow, that it is still under way when the list of members is durable.
+    run(["fault".as_ref(), mnt.as_os_str(), "delay=200".as_ref()]).ok();
+    pool(&pond, "remove", &[second.as_os_str(), "--background".as_ref()]).ok();
+    wait_until("it is being emptied", || pool_status(&pond)["members"][1]["state"] == "REMOVING");
+    cancel(&["-n"]).refused(0, &["taken back: removing", "flash2 stays in the pool, with", "Nothing was changed"]);
+    let planned = cancel(&["-n", "--json"]).ok().json();
+    assert_eq!(planned["dry_run"], true);
+    let status = pool_status(&pond);
+    assert_eq!((&status["members"][1]["state"], &status["change"]["state"]), (&"REMOVING".into(), &"running".into()));
+    // Refused until the list of members is durable.
+    wait_until("it is taken back", || cancel(&[]).status == 0);
+    run(["fault".as_ref(), mnt.as_os_str(), "heal".as_ref()]).ok();
+    pool(&pond, "wait", &[]).ok();
+    assert_eq!(pool_status(&pond)["members"][1]["state"], "ONLINE");
+    assert_eq!(devices(&pond), ["flash", "flash2"]);
+    assert!((0..24).all(|file| fs::read(path(file)).unwrap() == pattern(1 << 20, file)));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn a_crash_in_the_middle_of_a_removal_leaves_a_pool_that_goes_on_with_it() {
     let mut pond = Pond::new();
     let second = pond.at("flash2");
@@ -276,6 +308,85 @@ fn a_crash_in_the_middle_of_a_removal_leaves_a_pool_that_goes_on_with_it() {
     for file in 0..16 {
         assert!(fs::read(pond.origin().join(format!("f{file}"))).unwrap() == pattern(1 << 20, file), "f{file}");
     }
+}
+
+#[test]
+fn a_share_of_each_device_stays_unwritten_and_is_shown_kept_and_given_up() {
+    let pond = Pond::new();
+    let reserve = ["--size", "80M", "--reserve", "20%"];
+    for nonsense in ["95%", "-3%", "a fifth"] {
+        let option = format!("--reserve={nonsense}");
+        mount_over(&pond, &["flash"], &["--size", "80M", &option]).refused(2, &["20%", "90%"]);
+    }
+    mount_over(&pond, &["flash"], &["--size", SIZE, "--reserve", "20%"])
+        .refused(34, &["--reserve 20% of 64 MiB", "at least 64 MiB"]);
+    assert!(!pond.flash().exists());
+    mount_over(&pond, &["flash"], &reserve).ok();
+    assert_eq!(fs::metadata(pond.flash()).unwrap().len(), 80 << 20, "others cannot take the space");
+    let sizes = |member: usize| {
+        let member = pool_status(&pond)["members"][member].clone();
+        ["size_bytes", "reserve_bytes"].map(|name| member[name].as_u64().unwrap())
+    };
+    assert_eq!((sizes(0), &pond.status()["size_bytes"]), ([64 << 20, 16 << 20], &(64 << 20).into()));
+    run(["pool".as_ref(), "status".as_ref(), pond.mnt().as_os_str()]).refused(0, &["reserve", "16 MiB"]);
+    run(["doctor".as_ref(), pond.mnt().as_os_str()]).refused(0, &["spare"]);
+    // More than it takes, over and over.
+    for round in 0..4 {
+        write_and_sync(&pond.mnt().join("file"), &pattern(24 << 20, round));
+        pond.flush().ok();
+    }
+    let (new, third) = (pond.at("new"), ["--size".as_ref(), "96M".as_ref(), "--reserve".as_ref(), "30".as_ref()]);
+    pool(&pond, "add", &[&[new.as_os_str()], &third[..]].concat()).ok();
+    assert_eq!(sizes(1), [whole_blocks(96, 70), (96 << 20) - whole_blocks(96, 70)]);
+    write_and_sync(&pond.mnt().join("file"), &pattern(24 << 20, 9));
+    pond.unmount(&["--keep-dirty"]).ok();
+    for (flash, used) in [("flash", 64 << 20), ("new", whole_blocks(96, 70))] {
+        let unwritten = fs::read(pond.at(flash)).unwrap().split_off(usize::try_from(used).unwrap());
+        assert!(unwritten.iter().all(|byte| *byte == 0), "{flash} was written behind what the pool uses");
+    }
+
+    // A pool keeps what it has.
+    let both = ["flash", "new"];
+    let other = ["--reserve", "50%"];
+    mount_over(&pond, &both, &other).refused(2, &["16 MiB of 80 MiB", "pool shrink MOUNTPOINT", "--flash"]);
+    mount_over(&pond, &both, &["--reserve", "0%"]).refused(2, &["pool grow"]);
+    mount_over(&pond, &both, &[]).ok();
+    assert_eq!(sizes(0), [64 << 20, 16 << 20]);
+    pool(&pond, "grow", &["80M".as_ref(), "--flash".as_ref(), pond.flash().as_os_str()]).ok();
+    assert_eq!(sizes(0), [80 << 20, 0]);
+    assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(24 << 20, 9));
+    pool(&pond, "remove", &[new.as_os_str()]).ok();
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash"], &["--format", "--size", "80M", "--reserve", "20%"]).ok();
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash"], &reserve).ok();
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash"], &["--size", "80M"]).refused(2, &["has 64 MiB"]);
+}
+
+/// So many percent of so many MiB, in whole blocks.
+const fn whole_blocks(mib: u64, percent: u64) -> u64 {
+    (mib << 20) * percent / 100 / 4096 * 4096
+}
+
+#[test]
+fn what_stays_unwritten_of_a_block_device_is_trimmed() {
+    let pond = Pond::new();
+    fs::write(pond.at("device"), vec![7; 80 << 20]).unwrap();
+    let Some(flash) = Loop::over(&pond.at("device")) else { return };
+    let device = flash.device().to_str().unwrap();
+    mount_over(&pond, &[device], &["--format", "--reserve", "20%"]).ok();
+    let member = pool_status(&pond)["members"][0].clone();
+    assert_eq!((&member["size_bytes"], &member["reserve_bytes"]), (&(64 << 20).into(), &(16 << 20).into()));
+    let end = fs::read(pond.at("device")).unwrap().split_off(64 << 20);
+    // A loop device takes discards where the file system below can make holes.
+    let name = flash.device().file_name().unwrap().to_str().unwrap();
+    let most = fs::read_to_string(format!("/sys/block/{name}/queue/discard_max_bytes")).unwrap();
+    let expected = if most.trim() == "0" { 7 } else { 0 };
+    assert!(end.iter().all(|byte| *byte == expected), "discard_max_bytes {most}");
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &[device], &["--reserve", "20%"]).ok();
+    pond.unmount(&[]).ok();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::browser::Browser;
 use crate::numbers::free_port;
 use crate::pond::{Pond, SIZE, pattern, run, wait_until, write_and_sync};
-use crate::several_devices::{fault, mount_over};
+use crate::several_devices::{fault, mount_over, pool, pool_status};
 
 /// What a path answers, with its head.
 fn ask(port: u16, request: &str) -> std::io::Result<String> {
@@ -191,6 +191,70 @@ fn the_history_outlives_the_daemon_and_a_flash_that_forgets_it_is_no_reason_to_r
     pond.mount(&http).ok();
     assert_eq!((written(10), kinds(port, "")), (0, vec!["started-after-crash".to_owned()]));
     assert_eq!(std::fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn the_history_tells_which_devices_came_and_went_and_why() {
+    let pond = Pond::new();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let start = ["--size", SIZE, "--test-fault", "none", "--http", &address];
+    mount_over(&pond, &["flash"], &start).ok();
+    let at = |name: &str| pond.at(name).into_os_string();
+    let size = ["--size".as_ref(), SIZE.as_ref()];
+    let events = || -> Vec<(String, String)> {
+        let said = json_at(port, "/api/events", "");
+        let text = |event: &Value, name: &str| event[name].as_str().unwrap().to_owned();
+        said["events"].as_array().unwrap().iter().rev().map(|one| (text(one, "kind"), text(one, "text"))).collect()
+    };
+    let has_copies = |times: usize| {
+        wait_until("there are two copies", || {
+            events().iter().filter(|(kind, _)| kind == "copies-complete").count() == times
+        });
+    };
+    pool(&pond, "add", &[&[at("second").as_os_str()], &size[..]].concat()).ok();
+    has_copies(1);
+    write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 1));
+    fault(&pond, "second", "cut");
+    write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 2));
+    wait_until("it is lost", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+    wait_until("that is told", || kinds(port, "").last().is_some_and(|kind| kind == "device-lost"));
+    let (second, third, fourth) = (at("second"), at("third"), at("fourth"));
+    pool(&pond, "replace", &[&[second.as_os_str(), third.as_os_str()], &size[..]].concat()).ok();
+    has_copies(2);
+    pool(&pond, "replace", &[&[third.as_os_str(), fourth.as_os_str()], &size[..]].concat()).ok();
+    has_copies(3);
+    pool(&pond, "grow", &["96M".as_ref(), "--flash".as_ref(), fourth.as_os_str()]).ok();
+    pool(&pond, "shrink", &["80M".as_ref(), "--flash".as_ref(), fourth.as_os_str()]).ok();
+    pool(&pond, "remove", &[fourth.as_os_str()]).ok();
+    let told: Vec<_> = events().into_iter().filter(|(kind, _)| kind != "copies-complete").collect();
+    let expected = [
+        ("started", "mounted"),
+        ("device-added", "second has joined"),
+        ("device-lost", "second refused a write or a sync"),
+        ("device-replaced", "third is in the place of"),
+        ("device-replaced", "fourth is in the place of"),
+        ("device-grown", "96 MiB of"),
+        ("device-shrunk", "80 MiB of"),
+        ("device-removed", "fourth was emptied"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for ((kind, text), (as_kind, part)) in told.iter().zip(expected) {
+        assert!(kind == as_kind && text.contains(part), "{as_kind}, {part}: {told:?}");
+    }
+    pond.unmount(&["--keep-dirty"]).ok();
+
+    // One that a start does not find.
+    pond.mount(&["--http", &address]).ok();
+    pool(&pond, "add", &[&[at("fifth").as_os_str()], &size[..]].concat()).ok();
+    // What is dirty leaves a marker, which knows where the devices lay.
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 3));
+    pond.unmount(&["--keep-dirty"]).ok();
+    std::fs::rename(pond.at("fifth"), pond.at("aside")).unwrap();
+    mount_over(&pond, &["flash", "fifth"], &["--http", &address]).ok();
+    let last = events().pop().unwrap();
+    assert!(last.0 == "device-lost" && last.1.contains("fifth was not there at the start"), "{last:?}");
     pond.unmount(&[]).ok();
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
+use crate::several_devices::mount_over;
 
 fn size(from: &Path, more: &[&str]) -> Said {
     run([OsStr::new("size"), from.as_os_str()].into_iter().chain(more.iter().map(OsStr::new)))
@@ -101,6 +102,25 @@ fn what_was_recorded_on_a_mount_and_the_mount_itself_give_an_answer() {
     let bytes = fs::read(&path).unwrap();
     File::options().write(true).open(&path).unwrap().set_len(bytes.len() as u64 * 3 / 4).unwrap();
     size(&path, &[]).refused(0, &["cut or damaged", "--size 64M"]);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn of_several_devices_the_size_is_that_of_all_and_second_copies_are_taken_off() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(4 << 20, 1));
+    // Read past the pages that the write left in memory.
+    read_all(&pond.mnt().join("file"), 4096);
+    let point = || size(&pond.mnt(), &["--json"]).ok().json()["curve"][0].clone();
+    let bytes = |point: &serde_json::Value, name: &str| point[name].as_u64().unwrap();
+    let dirty = point();
+    assert_eq!(bytes(&dirty, "pool_bytes"), 128 << 20, "{dirty}");
+    size(&pond.mnt(), &[]).refused(0, &["all devices together", "second copies"]);
+    pond.flush().ok();
+    let clean = point();
+    let copies = bytes(&clean, "kept_bytes") - bytes(&dirty, "kept_bytes");
+    assert!((4 << 20..6 << 20).contains(&copies), "4 MiB were dirty, and on both: {copies}");
     pond.unmount(&[]).ok();
 }
 

@@ -29,10 +29,28 @@ pub(crate) enum EventKind {
     OriginSilent = 12,
     /// Another headpond took the origin over.
     ClaimLost = 13,
+    /// The pool is without a device, and not on request.
+    DeviceLost = 14,
+    /// All dirty data has the copies that it should have, after a device was lost or added.
+    CopiesComplete = 15,
+    /// A device was taken in.
+    DeviceAdded = 16,
+    /// A device was emptied, and let go.
+    DeviceRemoved = 17,
+    /// A device was taken in, and another one let go.
+    DeviceReplaced = 18,
+    /// The pool uses more of a device.
+    DeviceGrown = 19,
+    /// The pool uses less of a device.
+    DeviceShrunk = 20,
+    /// A device was taken out at once, on request.
+    DeviceOffline = 21,
+    /// A scrub found damage.
+    DamageFound = 22,
 }
 
 /// Each kind with its name in JSON, and how grave it is.
-const NAMES: [(EventKind, &str, &str); 13] = [
+const NAMES: [(EventKind, &str, &str); 22] = [
     (EventKind::Started, "started", "note"),
     (EventKind::StartedAfterCrash, "started-after-crash", "warning"),
     (EventKind::TakenOver, "taken-over", "warning"),
@@ -46,6 +64,15 @@ const NAMES: [(EventKind, &str, &str); 13] = [
     (EventKind::OriginFailed, "origin-failed", "error"),
     (EventKind::OriginSilent, "origin-silent", "warning"),
     (EventKind::ClaimLost, "claim-lost", "error"),
+    (EventKind::DeviceLost, "device-lost", "error"),
+    (EventKind::CopiesComplete, "copies-complete", "note"),
+    (EventKind::DeviceAdded, "device-added", "note"),
+    (EventKind::DeviceRemoved, "device-removed", "note"),
+    (EventKind::DeviceReplaced, "device-replaced", "note"),
+    (EventKind::DeviceGrown, "device-grown", "note"),
+    (EventKind::DeviceShrunk, "device-shrunk", "note"),
+    (EventKind::DeviceOffline, "device-offline", "warning"),
+    (EventKind::DamageFound, "damage-found", "warning"),
 ];
 
 impl EventKind {

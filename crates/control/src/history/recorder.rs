@@ -161,6 +161,12 @@ impl History {
         self.state().area.events().last().map(|event| event.kind)
     }
 
+    /// Which of these kinds came last, if any did.
+    pub(crate) fn last_of(&self, kinds: &[EventKind]) -> Option<EventKind> {
+        let events = self.state().area.events();
+        events.iter().rev().find_map(|event| kinds.iter().find(|kind| **kind as u8 == event.kind).copied())
+    }
+
     /// Notes an event that happened so often. It reaches the pool within a moment, and nobody waits for that.
     pub(crate) fn note(&self, kind: EventKind, count: u64, text: &str) {
         let mut state = self.state();
@@ -292,7 +298,7 @@ mod tests {
         let file = Flash::create(path, 64 << 20, Fill::Zeros).unwrap().file().try_clone().unwrap();
         let devices = PoolDevices::default();
         let (member, path, bytes) = (MemberId(0), path.to_owned(), 64 << 20);
-        devices.join(PoolDevice { member, path, bytes, file: Arc::new(file) });
+        devices.join(PoolDevice { member, path, bytes, whole_bytes: bytes, file: Arc::new(file) });
         devices
     }
 

@@ -135,7 +135,7 @@ impl<'a> FoundPool<'a> {
         waiting.on(Step::Pool);
         let flash = match left {
             Some(left) => HeldFlashes::taken_over(left.flashes()?)?,
-            None => once_free(|| HeldFlashes::take(paths, plan.size, plan.fill))?,
+            None => once_free(|| HeldFlashes::take(paths, plan.size, plan.fill, plan.reserve.unwrap_or_default()))?,
         };
         let mut flash = flash.beating(beat);
         let tail = tail.map(|tail| tail.bring_to(&mut flash)).transpose()?;
@@ -463,6 +463,7 @@ mod tests {
             flashes: vec![dir.join("flash")],
             redundancy: None,
             size: Some(Size(64 << 20)),
+            reserve: None,
             mode: None,
             config: None,
             backend: Backend::Auto,

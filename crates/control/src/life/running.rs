@@ -337,7 +337,8 @@ fn service_of(pool: &mut RunningPool, places: CheckedPlaces, heirs: &Heirs) -> R
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let devices = pool.devices().clone();
     let marker = pool.marker().clone();
-    let members = PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker);
+    let members =
+        PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker, pool.history().clone());
     let service = Service::new(handle.clone(), places, members, live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
     let service = service.with_faults(pool.faults().clone()).with_freeze(freeze);
@@ -429,6 +430,7 @@ fn keep_history(service: &Service, after_crash: bool) -> Result<(), Refusal> {
         lives => (EventKind::TakenOver, format!("the worker died; worker {} of this mount took over", lives + 1)),
     };
     history.note(kind, 1, &text);
+    service.members.tell_missing();
     let service = service.clone();
     let keep = move || {
         loop {

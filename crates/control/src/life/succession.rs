@@ -235,7 +235,8 @@ impl Left {
         let pool = &mut asked.pool;
         pool.origin.clone_from(&self.places.origin);
         pool.flashes.clone_from(&self.places.flashes);
-        (pool.size, pool.mode, pool.config, pool.redundancy) = (None, None, None, None);
+        (pool.size, pool.reserve) = (None, None);
+        (pool.mode, pool.config, pool.redundancy) = (None, None, None);
         (pool.format, pool.discard_dirty) = (false, false);
         pool.decisions = Decisions::default();
         asked

@@ -7,13 +7,14 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
-use headpond_device::{Fill, Flash, FlashError, FlashKind};
+use headpond_device::{Fill, Flash, FlashError, FlashKind, discard_now};
 use headpond_engine::heal_superblock;
 use headpond_format::{
     Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
@@ -23,6 +24,7 @@ use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
 use crate::devices::PoolDevices;
 use crate::refusal::{ExitStatus, Refusal};
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// The flash, held by this process alone.
@@ -71,9 +73,9 @@ impl HeldFlash {
     ///
     /// # Errors
     /// The statuses 30, 31, 34 and 35.
-    pub fn take(path: &Path, size: Option<Size>, fill: Fill) -> Result<Self, Refusal> {
+    pub fn take(path: &Path, size: Option<Size>, fill: Fill, reserve: Reserve) -> Result<Self, Refusal> {
         if let Some(size) = size {
-            geometry(path, whole_blocks(size))?;
+            geometry(path, whole_blocks(size), reserve)?;
         }
         let need_size = || {
             let why = "does not exist or is empty. To make it, give its size, such as --size 200G".to_owned();
@@ -82,9 +84,15 @@ impl HeldFlash {
         let opened = match Flash::open(path) {
             Ok(opened) => opened,
             Err(FlashError::Missing(_)) => {
-                let opened = Flash::create(path, need_size()?, fill).map_err(|error| refusal(path, error))?;
+                let bytes = need_size()?;
+                let filled = reserve.used_of(bytes);
+                let opened = Flash::create(path, filled, fill).map_err(|error| refusal(path, error))?;
                 let undo = Undo::Remove(Undo::file(&opened, path)?);
-                return Ok(Self { path: path.to_owned(), opened: Some(opened), undo });
+                let mut flash = Self { path: path.to_owned(), opened: Some(opened), undo };
+                if filled < bytes {
+                    flash.resize(bytes)?;
+                }
+                return Ok(flash);
             }
             Err(error) => return Err(refusal(path, error)),
         };
@@ -141,14 +149,14 @@ impl HeldFlash {
         Ok(())
     }
 
-    /// The bytes for a new pool here: the size asked for, or all there is. A file that is formatted anew gets that
-    /// size.
+    /// The bytes for a new pool here: the size asked for, or all there is, but for what stays unwritten. A file that is
+    /// formatted anew gets that size.
     ///
     /// # Errors
     /// The statuses 30, 34 and 35.
-    pub fn prepare_format(&mut self, size: Option<Size>) -> Result<u64, Refusal> {
+    pub fn prepare_format(&mut self, size: Option<Size>, reserve: Reserve) -> Result<u64, Refusal> {
         let bytes = size.map_or(self.bytes(), whole_blocks);
-        geometry(&self.path, bytes)?;
+        geometry(&self.path, bytes, reserve)?;
         if bytes != self.bytes() {
             match self.opened().kind() {
                 FlashKind::File => self.resize(bytes)?,
@@ -159,7 +167,22 @@ impl HeldFlash {
                 FlashKind::BlockDevice => {}
             }
         }
-        Ok(bytes)
+        let used = reserve.used_of(bytes);
+        self.leave_unwritten(used..bytes)?;
+        Ok(used)
+    }
+
+    /// Tells the device that it holds nothing there, if it takes that: it may have been written in an earlier use, and the
+    /// pool will not write there.
+    ///
+    /// # Errors
+    /// The status 35, if another file took the space of this one meanwhile.
+    pub fn leave_unwritten(&self, range: Range<u64>) -> Result<(), Refusal> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        discard_now(self.opened(), &range);
+        self.allocate()
     }
 
     /// Tells what the flash holds. Reads only.
@@ -368,17 +391,27 @@ fn looks_like(start: &[u8], bytes: u64) -> String {
     }
 }
 
-fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
+fn geometry(path: &Path, whole: u64, reserve: Reserve) -> Result<Geometry, Refusal> {
+    let bytes = reserve.used_of(whole);
+    let remark = reserve.remark(Size(whole));
     Geometry::for_bytes(bytes).map(Geometry::with_history).map_err(|error| {
         let path = path.to_owned();
         match error {
             GeometryError::TooSmall(_) => Refusal::FlashTooSmall {
                 path,
-                why: format!("{} is too small for a pool, which needs at least {}", Size(bytes), Size(POOL_BYTES_MIN)),
+                why: format!(
+                    "{} is too small for a pool, which needs at least {}{remark}",
+                    Size(bytes),
+                    Size(POOL_BYTES_MIN)
+                ),
             },
             GeometryError::TooLarge(_) => Refusal::Flash {
                 path,
-                why: format!("{} is too large for a pool, which has at most {}", Size(bytes), Size(POOL_BYTES_MAX)),
+                why: format!(
+                    "{} is too large for a pool, which has at most {}{remark}",
+                    Size(bytes),
+                    Size(POOL_BYTES_MAX)
+                ),
             },
         }
     })
@@ -464,15 +497,31 @@ mod tests {
     }
 
     #[test]
+    fn what_stays_unwritten_takes_space_and_no_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, reserve) = (dir.path().join("pond"), "25%".parse().unwrap());
+        let mut flash = HeldFlash::take(&path, Some(Size(96 << 20)), Fill::Zeros, reserve).unwrap();
+        assert_eq!((flash.bytes(), flash.prepare_format(None, reserve).unwrap()), (96 << 20, 72 << 20));
+        assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 96 << 20, "others cannot take it");
+        // An earlier use wrote there.
+        flash.opened().write(80 << 20, &BufMut::copy_of(&[7; 8192]).freeze()).unwrap();
+        flash.prepare_format(None, reserve).unwrap();
+        assert!(flash.opened().read(80 << 20, 8192).unwrap().iter().all(|byte| *byte == 0));
+        let small = HeldFlash::take(&dir.path().join("small"), SIZE, Fill::Reserved, reserve).unwrap_err();
+        assert_eq!(small.status(), ExitStatus::FlashTooSmall);
+        assert!(small.to_string().contains("--reserve 25% of 64 MiB"), "{small}");
+    }
+
+    #[test]
     fn a_missing_flash_is_made_at_its_size_and_removed_again_if_nothing_comes_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
-        let flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
+        let flash = HeldFlash::take(&path, SIZE, Fill::Reserved, Reserve::default()).unwrap();
         assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, FlashContent::Nothing));
         assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 20);
         drop(flash);
         assert!(!path.exists());
-        let mut flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
+        let mut flash = HeldFlash::take(&path, SIZE, Fill::Reserved, Reserve::default()).unwrap();
         flash.settle();
         drop(flash);
         assert!(path.exists());
@@ -483,7 +532,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
         fs::write(&path, "").unwrap();
-        let flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
+        let flash = HeldFlash::take(&path, SIZE, Fill::Reserved, Reserve::default()).unwrap();
         assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, FlashContent::Nothing));
         drop(flash);
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
@@ -498,7 +547,7 @@ mod tests {
             if made_before {
                 fs::write(&path, "").unwrap();
             }
-            let flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
+            let flash = HeldFlash::take(&path, SIZE, Fill::Reserved, Reserve::default()).unwrap();
             fs::rename(&path, dir.path().join("aside")).unwrap();
             std::os::unix::fs::symlink(&other, &path).unwrap();
             drop(flash);
@@ -511,8 +560,11 @@ mod tests {
     fn a_held_flash_is_refused_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
-        let _flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
-        assert_eq!(HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap_err().status(), ExitStatus::FlashInUse);
+        let _flash = HeldFlash::take(&path, SIZE, Fill::Reserved, Reserve::default()).unwrap();
+        assert_eq!(
+            HeldFlash::take(&path, SIZE, Fill::Reserved, Reserve::default()).unwrap_err().status(),
+            ExitStatus::FlashInUse
+        );
     }
 
     #[test]
@@ -526,7 +578,7 @@ mod tests {
             ("new", Some(Size(5 << 50)), ExitStatus::FlashUnusable, "at most 4096 TiB"),
             ("dir", SIZE, ExitStatus::FlashUnusable, "neither a file"),
         ] {
-            let refusal = HeldFlash::take(&at(name), size, Fill::Reserved).unwrap_err();
+            let refusal = HeldFlash::take(&at(name), size, Fill::Reserved, Reserve::default()).unwrap_err();
             assert_eq!(refusal.status(), status, "{refusal}");
             assert!(refusal.to_string().contains(says), "{refusal}");
             assert!(!at("new").exists(), "a refusal leaves nothing");

@@ -19,6 +19,7 @@ use super::flash::{FlashContent, HeldFlash, refusal};
 use crate::devices::{PoolDevice, PoolDevices};
 use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// The flashes of one start.
@@ -64,17 +65,17 @@ impl HeldFlashes {
     /// # Errors
     /// Those of [`HeldFlash::take`]. With several, one that is missing or cannot be opened is none, if another holds a
     /// pool.
-    pub(crate) fn take(paths: &[PathBuf], size: Option<Size>, fill: Fill) -> Result<Self, Refusal> {
+    pub(crate) fn take(paths: &[PathBuf], size: Option<Size>, fill: Fill, reserve: Reserve) -> Result<Self, Refusal> {
         let (mut held, mut absent) = (Vec::new(), Vec::new());
         if let [path] = paths {
-            held.push(HeldFlash::take(path, size, fill)?);
+            held.push(HeldFlash::take(path, size, fill, reserve)?);
             return Ok(Self::of(held, absent));
         }
         let mut missing = Vec::new();
         for path in paths {
             let is_empty = std::fs::metadata(path).map(|file| file.is_file() && file.len() == 0);
             match is_empty {
-                Ok(false) => match HeldFlash::take(path, None, fill) {
+                Ok(false) => match HeldFlash::take(path, None, fill, reserve) {
                     Ok(flash) => held.push(flash),
                     // A device that fails when it is opened is as good as missing.
                     Err(refusal @ Refusal::Failed { .. }) => absent.push((path.clone(), refusal.to_string())),
@@ -96,7 +97,7 @@ impl HeldFlashes {
         for path in paths {
             match held.iter().position(|flash| flash.path() == path) {
                 Some(place) => all.push(held.remove(place)),
-                None => all.push(HeldFlash::take(path, size, fill)?),
+                None => all.push(HeldFlash::take(path, size, fill, reserve)?),
             }
         }
         Ok(Self::of(all, Vec::new()))
@@ -420,7 +421,7 @@ impl HeldFlashes {
             let file = flash.opened().file().try_clone();
             let file = Arc::new(file.map_err(|error| Refusal::from_io("open once more", &path, error))?);
             let bytes = list.get(member).map_or(0, |row| row.bytes);
-            devices.join(PoolDevice { member, path, bytes, file });
+            devices.join(PoolDevice { member, path, bytes, whole_bytes: flash.bytes(), file });
         }
         Ok(devices)
     }
@@ -506,7 +507,7 @@ mod tests {
         let size = Some(Size(64 << 20));
         let take = |names: &[&str]| {
             let paths: Vec<_> = names.iter().map(|name| at(name)).collect();
-            HeldFlashes::take(&paths, size, Fill::Reserved).unwrap()
+            HeldFlashes::take(&paths, size, Fill::Reserved, Reserve::default()).unwrap()
         };
         pool_on(&mut take(&["a", "b"]), 7);
         let mut whole = take(&["b", "a"]);

@@ -1,7 +1,7 @@
 //! The pool at a start: its flash, what its log holds, and which file at the origin each of its objects is.
 //!
 //! Keeps true: headpond writes to a pool only after it found that the pool belongs to this origin, and gives dirty
-//! data up only if the operator says so. Uses `devices`, `ownership`, `origin`, `settings`, `process`, `refusal` and `wording`.
+//! data up only if the operator says so. Uses `devices`, `ownership`, `origin`, `settings`, `process`, `refusal`, `reserve` and `wording`.
 
 mod arena_tail;
 mod flash;

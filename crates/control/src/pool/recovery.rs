@@ -15,7 +15,7 @@ use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, PoolId, UnixNanos}
 use headpond_engine::{
     Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
-use headpond_format::{Geometry, GeometryError, Identity, MemberName, Members, OriginName, Witness};
+use headpond_format::{Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 
 use super::flashes::{FlashesContent, HeldFlashes};
@@ -28,6 +28,7 @@ use crate::process::{Step, Waiting, boot};
 use crate::random::random;
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
+use crate::wording::Size;
 use crate::wording::clock::utc;
 
 /// A pool ready to be taken into use.
@@ -176,6 +177,7 @@ pub(crate) fn make_ready(
         }
     };
     check_size(flash, &recovered, plan)?;
+    check_reserve(flash, &recovered, plan)?;
     if let Some(tail) = tail {
         recovered.survive_in(tail);
     }
@@ -344,7 +346,8 @@ fn format(flash: &mut HeldFlashes, origin: OriginName, plan: &PoolPlan, mode: Ca
     let pool = PoolId(random("a new key")?);
     let mut devices = Vec::new();
     for one in flash.for_format() {
-        devices.push((MemberName(random("a new key")?), one.prepare_format(plan.size)?));
+        devices
+            .push((MemberName(random("a new key")?), one.prepare_format(plan.size, plan.reserve.unwrap_or_default())?));
     }
     let path = |bytes: u64| {
         let place = devices.iter().position(|(_, found)| *found == bytes).unwrap_or(0);
@@ -354,12 +357,11 @@ fn format(flash: &mut HeldFlashes, origin: OriginName, plan: &PoolPlan, mode: Ca
     let (geometry, rows) = Geometry::for_members(&devices, None).map_err(|error| match error {
         GeometryError::TooSmall(bytes) => Refusal::FlashTooSmall {
             path: path(bytes),
-            why: format!("{} is too small beside the other devices of the pool", crate::Size(bytes)),
+            why: format!("{} is too small beside the other devices of the pool", Size(bytes)),
         },
-        GeometryError::TooLarge(bytes) => Refusal::Flash {
-            path: path(bytes),
-            why: format!("{} is too large for a pool: {error}", crate::Size(bytes)),
-        },
+        GeometryError::TooLarge(bytes) => {
+            Refusal::Flash { path: path(bytes), why: format!("{} is too large for a pool: {error}", Size(bytes)) }
+        }
     })?;
     let too_many = || Refusal::Usage(format!("a pool has at most {} devices", headpond_format::MEMBERS_MAX));
     let mut rows = rows.into_iter();
@@ -383,15 +385,40 @@ fn check_size(flash: &HeldFlashes, recovered: &Recovered, plan: &PoolPlan) -> Re
     let members = &recovered.superblock().members;
     let pool_bytes = members.bytes();
     // Of several devices the size is that of those files that are made.
+    let has = |size: Size| [size.0 / BLOCK_U64 * BLOCK_U64, plan.reserve.unwrap_or_default().used_of(size.0)];
     match plan.size.filter(|_| members.given() == 1) {
-        Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(
+        Some(size) if !has(size).contains(&pool_bytes) => Err(Refusal::Usage(format!(
             "pool: {} has {}, but --size says {size}\n  \
              A pool keeps its size. Mount without --size. To make a new pool of that size after a flush: --format",
             flash.first().path().display(),
-            crate::Size(pool_bytes),
+            Size(pool_bytes),
         ))),
         _ => Ok(()),
     }
+}
+
+/// A reserve given for an existing pool must be the one that it has: a mount changes no sizes.
+fn check_reserve(flash: &HeldFlashes, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
+    let Some(reserve) = plan.reserve else { return Ok(()) };
+    for (member, one) in flash.members() {
+        let row = recovered.superblock().members.get(member).filter(|row| row.state == MemberState::InUse);
+        let Some(used) = row.map(|row| row.bytes) else { continue };
+        // It was made of the whole device, or of the size that was asked for.
+        let whole = [Some(one.bytes()), plan.size.map(|size| size.0)];
+        if whole.into_iter().flatten().any(|whole| reserve.used_of(whole) == used) {
+            continue;
+        }
+        let wanted = reserve.used_of(one.bytes());
+        let (shown, unwritten) = (one.path().display(), one.bytes().saturating_sub(used));
+        return Err(Refusal::Usage(format!(
+            "pool: {shown} leaves {} of {} unwritten, and not --reserve {reserve}\n  \
+             A mount changes no device. Mount without --reserve. To change it then: headpond pool {} MOUNTPOINT {wanted} --flash {shown}",
+            Size(unwritten),
+            Size(one.bytes()),
+            if wanted < used { "shrink" } else { "grow" },
+        )));
+    }
+    Ok(())
 }
 
 /// What the mount and the shard must know about files from the start on.

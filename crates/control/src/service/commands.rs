@@ -182,7 +182,9 @@ impl Service {
             }
             ClientCommand::Pool => client.answer(&Answer::Pool(Box::new(self.pool_shown()))),
             ClientCommand::ChangePool { change, dry_run } => self.change_pool(change, dry_run, client),
-            ClientCommand::CancelPoolChange => client.answer_or_refuse(self.cancel_pool_change()),
+            ClientCommand::CancelPoolChange { dry_run } => {
+                client.answer_or_refuse(self.cancel_pool_change(dry_run));
+            }
             ClientCommand::Scrub => client.answer_or_refuse(self.start_scrub()),
             ClientCommand::CancelScrub => client.answer_or_refuse(self.cancel_scrub()),
             ClientCommand::Operation { id } => match self.operations.get(id) {
@@ -284,6 +286,7 @@ impl Service {
     fn look(&self) -> Stats {
         let shard = self.handle.stats();
         self.members.look(&shard);
+        self.members.events().look(self.is_mirrored(&shard));
         let engine = shard.engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
         self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);

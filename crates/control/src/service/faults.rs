@@ -16,8 +16,8 @@ impl MemberFaults {
     }
 
     /// Injects a fault into one member, or into all: `cut` (nothing works any more, as when a device is pulled out),
-    /// `heal` (nothing fails any more, except after a cut), or failing operations in the words of [`FaultPlan`],
-    /// counted from now.
+    /// `heal` (nothing fails or is slow any more, except after a cut), or slow and failing operations in the words of
+    /// [`FaultPlan`], counted from now.
     ///
     /// # Errors
     /// [`Refusal::Usage`] for anything else.
@@ -43,6 +43,9 @@ fn inject(handle: &FaultHandle, what: &str) -> Result<(), Refusal> {
             if plan.withhold.is_some() || plan.accept_torn_batch {
                 let why = "a mount can lose writes or accept torn batches only if --test-fault says so at its start";
                 return Err(Refusal::Usage(why.to_owned()));
+            }
+            if !plan.delay.is_zero() {
+                handle.delay(plan.delay);
             }
             plan.faults.into_iter().for_each(|fault| handle.fail(fault));
         }

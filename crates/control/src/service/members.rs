@@ -20,12 +20,15 @@ use headpond_engine::{MemberShown, MembersChange, Reply, Request};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats};
 
+use super::device_events::DeviceEvents;
 use crate::devices::{PoolDevice, PoolDevices};
+use crate::history::History;
 use crate::ownership::{Marker, MarkerMember, SharedMarker};
 use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
 use crate::random::random;
 use crate::refusal::Refusal;
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// Keeps the devices of a pool for the workers to come.
@@ -54,6 +57,7 @@ pub(crate) struct PoolMembers {
     offline: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Those that this start did not find.
     missing: Vec<MemberId>,
+    events: DeviceEvents,
     /// A thread lets go of devices at this moment.
     letting_go: Arc<AtomicBool>,
 }
@@ -77,6 +81,8 @@ pub(crate) struct SeenMember {
     pub(crate) path: PathBuf,
     /// Bytes of it that the pool uses. 0 if it is not here.
     pub(crate) bytes: u64,
+    /// Bytes behind those, to which it never writes.
+    pub(crate) reserve_bytes: u64,
     pub(crate) errors: u64,
     pub(crate) state: SeenState,
 }
@@ -113,8 +119,10 @@ impl PoolMembers {
         devices: PoolDevices,
         keeper: Arc<dyn DeviceKeeper>,
         marker: SharedMarker,
+        history: History,
     ) -> Self {
         let StartedPool { pool, geometry, gone, leaving, missing } = started;
+        let events = DeviceEvents::of(history, leaving.clone());
         Self {
             pool,
             handle,
@@ -126,6 +134,7 @@ impl PoolMembers {
             leaving: Arc::new(Mutex::new(leaving)),
             offline: Arc::default(),
             missing,
+            events,
             letting_go: Arc::default(),
         }
     }
@@ -133,6 +142,21 @@ impl PoolMembers {
     /// The devices.
     pub(crate) const fn devices(&self) -> &PoolDevices {
         &self.devices
+    }
+
+    /// What the history tells of them.
+    pub(crate) const fn events(&self) -> &DeviceEvents {
+        &self.events
+    }
+
+    /// Tells the history of the devices that this start did not find.
+    pub(crate) fn tell_missing(&self) {
+        for member in &self.missing {
+            let path = self.devices.path_of(*member);
+            let unknown = || PathBuf::from(format!("member {}", member.0));
+            let shown = if path.as_os_str().is_empty() { unknown() } else { path };
+            self.events.lost(&shown, "was not there at the start");
+        }
     }
 
     /// Bytes of all devices.
@@ -159,6 +183,7 @@ impl PoolMembers {
                     shown: *shown,
                     path: self.devices.path_of(shown.member),
                     bytes: device.map_or(0, |device| device.bytes),
+                    reserve_bytes: device.map_or(0, |device| device.whole_bytes.saturating_sub(device.bytes)),
                     errors: errors.map_or(0, |(_, errors)| *errors),
                     state: self.state_of(shown, &leaving),
                 }
@@ -232,13 +257,13 @@ impl PoolMembers {
         &self,
         path: &Path,
         size: Option<Size>,
-        fill: Fill,
+        reserve: Reserve,
         format: bool,
     ) -> Result<(HeldFlash, Member), Refusal> {
         if self.devices.at(path).is_some_and(|member| self.devices.has(member)) {
             return Err(Refusal::Usage(format!("{} is a device of this pool already", path.display())));
         }
-        let flash = HeldFlash::take(path, size, fill)?;
+        let flash = HeldFlash::take(path, size, Fill::default(), reserve)?;
         match flash.recognise()? {
             FlashContent::Nothing => {}
             // An old member: nothing on it counts.
@@ -254,15 +279,16 @@ impl PoolMembers {
             }
             FlashContent::Failing(why) => return Err(Refusal::Flash { path: path.to_owned(), why }),
         }
-        let bytes = flash.bytes();
+        let bytes = reserve.used_of(flash.bytes());
         let start = self.geometry.segments_start;
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(|| Refusal::FlashTooSmall {
             path: path.to_owned(),
             why: format!(
-                "{} is too small for this pool: a device of it needs more than {}",
+                "{} is too small for this pool: a device of it needs more than {}{}",
                 Size(bytes),
-                Size(start + self.segment_bytes())
+                Size(start + self.segment_bytes()),
+                reserve.remark(Size(flash.bytes()))
             ),
         })?;
         let name = random("the name of a device")?;
@@ -285,9 +311,11 @@ impl PoolMembers {
             ));
         };
         let member = MemberId(next);
+        let whole_bytes = flash.bytes();
+        flash.leave_unwritten(row.bytes..whole_bytes).map_err(|refusal| refusal.to_string())?;
         let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
         self.handle.add_disk(member, opened).map_err(|errno| failed("cannot drive it", &errno))?;
-        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, file: Arc::new(file) };
+        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, whole_bytes, file: Arc::new(file) };
         self.devices.join(device.clone());
         // A worker that takes over must find it before anything lies on it.
         let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
@@ -326,6 +354,7 @@ impl PoolMembers {
         let shown = self.devices.path_of(member);
         let leaving = || self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving().insert(member);
+        self.events.removes(member);
         match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
             Reply::Failed(errno) => {
                 leaving().remove(&member);
@@ -409,7 +438,7 @@ impl PoolMembers {
         match self.handle.call(Request::ChangeMembers(MembersChange::Grow { member, bytes })) {
             Reply::Failed(errno) => Err(format!("{shown}: {}", refused(errno))),
             _ => {
-                self.devices.resize(member, bytes);
+                self.devices.resize(member, bytes, found);
                 log_line(format_args!("the pool uses {} of {shown} from now on", Size(bytes)));
                 Ok(())
             }
@@ -425,7 +454,6 @@ impl PoolMembers {
         {
             return Err(errno);
         }
-        self.devices.resize(member, bytes);
         if let Some(device) = self.devices.of(member) {
             let shown = device.path.display();
             if device.file.metadata().is_ok_and(|file| file.is_file())
@@ -435,7 +463,8 @@ impl PoolMembers {
             }
             log_line(format_args!("the pool uses {} of {shown} from now on", Size(bytes)));
         }
-        let _ = self.handle.measure_disk(member);
+        let whole_bytes = self.handle.measure_disk(member).unwrap_or(bytes);
+        self.devices.resize(member, bytes, whole_bytes);
         Ok(())
     }
 
@@ -468,6 +497,7 @@ impl PoolMembers {
                      To see what to do: headpond pool status",
                     path.display()
                 ));
+                self.events.lost(&path, "refused a write or a sync");
                 self.let_go(shown.member);
             } else if self.list_counts_without(shown.member) {
                 self.left(shown.member);
@@ -488,13 +518,14 @@ impl PoolMembers {
     /// A member has left in order.
     fn left(&self, member: MemberId) {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
-        if let Some(device) = self.devices.of(member)
-            && let Err(error) = wipe(&device.file)
-        {
-            log_line(format_args!(
-                "{}: cannot write to it that it has left the pool: {error}. Do not mount with it",
-                device.path.display()
-            ));
+        if let Some(device) = self.devices.of(member) {
+            if let Err(error) = wipe(&device.file) {
+                log_line(format_args!(
+                    "{}: cannot write to it that it has left the pool: {error}. Do not mount with it",
+                    device.path.display()
+                ));
+            }
+            self.events.left(member, &device.path);
         }
         self.let_go(member);
     }

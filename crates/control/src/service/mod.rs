@@ -6,6 +6,7 @@
 
 mod client;
 mod commands;
+mod device_events;
 mod faults;
 mod flushes;
 mod freeze;

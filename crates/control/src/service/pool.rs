@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
-use headpond_device::Fill;
 use headpond_format::{MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
 use super::commands::Service;
+use super::device_events::removed;
 use super::members::{PoolMembers, SeenMember, SeenState, refused, whole_blocks};
 use super::pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
 use super::protocol::{Answer, OperationProgress};
 use super::socket::Client;
+use crate::history::EventKind;
 use crate::numbers::exposed_blocks;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// The name of these operations.
@@ -26,11 +28,11 @@ pub(crate) const POOL: &str = "pool";
 
 /// A change that can be made, with all that it needs.
 enum Planned {
-    Add { flash: PathBuf, size: Option<Size>, format: bool },
+    Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Remove { member: MemberId, flash: PathBuf },
-    Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, format: bool },
+    Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Offline { member: MemberId, flash: PathBuf },
-    Online { was: MemberId, flash: PathBuf },
+    Online { was: MemberId, flash: PathBuf, reserve: Reserve },
     Grow { member: MemberId, flash: PathBuf, bytes: u64 },
     Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
 }
@@ -45,6 +47,25 @@ impl Planned {
             Self::Online { flash, .. } => format!("taking {} in again", flash.display()),
             Self::Shrink { flash, bytes, .. } => format!("shrinking {} to {}", flash.display(), Size(*bytes)),
             Self::Grow { flash, bytes, .. } => format!("growing {} to {}", flash.display(), Size(*bytes)),
+        }
+    }
+
+    /// The change as the history tells it once it is done.
+    fn done(&self) -> (EventKind, String) {
+        match self {
+            Self::Add { flash, .. } => (EventKind::DeviceAdded, format!("{} has joined the pool", flash.display())),
+            Self::Remove { flash, .. } => (EventKind::DeviceRemoved, removed(flash)),
+            Self::Replace { was, new, .. } => {
+                (EventKind::DeviceReplaced, format!("{} is in the place of {}", new.display(), was.display()))
+            }
+            Self::Offline { flash, .. } => (EventKind::DeviceOffline, format!("{} was taken offline", flash.display())),
+            Self::Online { flash, .. } => (EventKind::DeviceAdded, format!("{} is online again", flash.display())),
+            Self::Grow { flash, bytes, .. } => {
+                (EventKind::DeviceGrown, format!("the pool uses {} of {}", Size(*bytes), flash.display()))
+            }
+            Self::Shrink { flash, bytes, .. } => {
+                (EventKind::DeviceShrunk, format!("the pool uses {} of {}", Size(*bytes), flash.display()))
+            }
         }
     }
 }
@@ -81,6 +102,12 @@ impl Service {
         state_in_a_word(stats.engine.flash_failed != 0, degraded)
     }
 
+    /// Whether the pool mirrors dirty data, and all of it has its two copies.
+    pub(super) fn is_mirrored(&self, stats: &ShardStats) -> bool {
+        let in_use = stats.members.iter().filter(|shown| shown.state == MemberState::InUse && shown.works).count();
+        in_use > 1 && exposed_blocks(stats) == 0 && self.settings().config().redundancy == Redundancy::Mirror
+    }
+
     fn member_shown(&self, seen: &SeenMember) -> PoolMemberShown {
         let shown = &seen.shown;
         let state = match seen.state {
@@ -97,6 +124,7 @@ impl Service {
             flash: seen.path.clone(),
             state: state.to_owned(),
             size_bytes: seen.bytes,
+            reserve_bytes: seen.reserve_bytes,
             used_bytes: bytes(shown.blocks),
             dirty_bytes: bytes(shown.dirty_blocks),
             free_bytes: if is_gone { 0 } else { shown.free_segments * self.members.segment_bytes() },
@@ -221,7 +249,9 @@ impl Service {
             if members.counts(member) { Ok(()) } else { Err(Refusal::Usage(why)) }
         };
         Ok(match change {
-            PoolChange::Add { flash, size, format } => Planned::Add { flash, size: size.map(Size), format },
+            PoolChange::Add { flash, size, reserve, format } => {
+                Planned::Add { flash, size: size.map(Size), reserve, format }
+            }
             PoolChange::Remove { flash } => {
                 let member = members.find(Some(&flash))?;
                 counted(member, &flash)?;
@@ -240,7 +270,7 @@ impl Service {
                 counted(member, &flash)?;
                 Planned::Offline { member, flash: members.devices().path_of(member) }
             }
-            PoolChange::Online { flash } => {
+            PoolChange::Online { flash, reserve } => {
                 let was = members.find_lost(&flash).ok_or_else(|| {
                     let why = format!(
                         "{} is not offline, nor lost since this mount began. Nothing was changed. To take a device in: headpond pool add",
@@ -248,11 +278,12 @@ impl Service {
                     );
                     Refusal::Usage(why)
                 })?;
-                Planned::Online { was, flash }
+                Planned::Online { was, flash, reserve }
             }
-            PoolChange::Replace { old, new, size, format } => {
+            PoolChange::Replace { old, new, size, reserve, format } => {
                 let old = members.find(old.as_deref())?;
-                Planned::Replace { old, was: members.devices().path_of(old), new, size: size.map(Size), format }
+                let was = members.devices().path_of(old);
+                Planned::Replace { old, was, new, size: size.map(Size), reserve, format }
             }
             PoolChange::Grow { flash, bytes } => {
                 let (member, flash, now) = self.sized(flash)?;
@@ -291,7 +322,8 @@ impl Service {
     fn carry_out_change(&self, planned: Planned, dry_run: bool, client: Client) {
         let members = &self.members;
         let opened = match &planned {
-            Planned::Add { flash, size, format } | Planned::Replace { new: flash, size, format, .. } => {
+            Planned::Add { flash, size, reserve, format }
+            | Planned::Replace { new: flash, size, reserve, format, .. } => {
                 if let Err(refusal) = self.places.check_another(flash) {
                     return client.refuse(&refusal);
                 }
@@ -301,12 +333,12 @@ impl Service {
                     let (what, effect) = (planned.what(), self.effect_of(&planned));
                     return client.answer(&Answer::PoolPlanned { what, effect });
                 }
-                match members.open(flash, *size, Fill::default(), *format) {
+                match members.open(flash, *size, *reserve, *format) {
                     Ok(opened) => Some(opened),
                     Err(refusal) => return client.refuse(&refusal),
                 }
             }
-            Planned::Online { flash, .. } => match members.open(flash, None, Fill::default(), false) {
+            Planned::Online { flash, reserve, .. } => match members.open(flash, None, *reserve, false) {
                 Ok(opened) => Some(opened),
                 Err(refusal) => return client.refuse(&refusal),
             },
@@ -322,8 +354,12 @@ impl Service {
             Err(refusal) => return client.refuse(&refusal),
         };
         client.answer(&Answer::Started { id });
+        let (kind, done) = planned.done();
         let end = match self.make_change(planned, opened) {
-            Ok(()) => OperationProgress::Done,
+            Ok(()) => {
+                members.events().changed(kind, &done);
+                OperationProgress::Done
+            }
             Err(Stopped::Cancelled) => OperationProgress::Cancelled,
             Err(Stopped::Failed(why)) => OperationProgress::Failed(why),
         };
@@ -413,13 +449,34 @@ impl Service {
         }
     }
 
-    /// Takes back the change under way.
-    pub(crate) fn cancel_pool_change(&self) -> Result<Answer, Refusal> {
+    /// What it would do to take the change under way back, in words.
+    fn effect_of_cancel(&self) -> String {
+        let seen = self.members.seen(&self.handle.stats());
+        match seen.iter().find(|seen| seen.shown.state == MemberState::Emptied) {
+            Some(emptied) => format!(
+                "{} stays in the pool, with {} of dirty data that are still on it; what was moved stays where it is",
+                emptied.path.display(),
+                Size(emptied.shown.dirty_blocks * BLOCK_U64)
+            ),
+            None => "each device keeps the size that it has; what was moved stays where it is".to_owned(),
+        }
+    }
+
+    /// Takes back the change under way, or only says what that would do.
+    pub(crate) fn cancel_pool_change(&self, dry_run: bool) -> Result<Answer, Refusal> {
+        let nothing =
+            || Refusal::Usage("no change of the pool's devices is under way that can be taken back".to_owned());
+        if dry_run {
+            let last = self.operations.last(POOL, 1).pop();
+            let running = last.filter(|last| last.progress == OperationProgress::Running).ok_or_else(nothing)?;
+            return Ok(Answer::PoolPlanned {
+                what: format!("taken back: {}", running.about),
+                effect: self.effect_of_cancel(),
+            });
+        }
         match self.members.cancel() {
             Ok(()) => Ok(Answer::Done),
-            Err(Errno::NOENT) => {
-                Err(Refusal::Usage("no change of the pool's devices is under way that can be taken back".to_owned()))
-            }
+            Err(Errno::NOENT) => Err(nothing()),
             Err(errno) => Err(Refusal::Usage(format!("the change cannot be taken back: {}", refused(errno)))),
         }
     }

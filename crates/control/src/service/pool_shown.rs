@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::scrub_shown::PoolScrubShown;
+use crate::reserve::Reserve;
 use crate::wording::{Size, clock};
 
 /// A change of a pool's devices, as a client asks for it. Paths are absolute.
@@ -18,6 +19,9 @@ pub enum PoolChange {
         flash: PathBuf,
         /// The size of a file that is made, in bytes.
         size: Option<u64>,
+        /// How much of it stays unwritten.
+        #[serde(default)]
+        reserve: Reserve,
         /// Overwrite what it holds.
         format: bool,
     },
@@ -34,6 +38,9 @@ pub enum PoolChange {
         new: PathBuf,
         /// The size of a file that is made, in bytes.
         size: Option<u64>,
+        /// How much of it stays unwritten.
+        #[serde(default)]
+        reserve: Reserve,
         /// Overwrite what it holds.
         format: bool,
     },
@@ -46,6 +53,9 @@ pub enum PoolChange {
     Online {
         /// The file or device.
         flash: PathBuf,
+        /// How much of it is left unwritten.
+        #[serde(default)]
+        reserve: Reserve,
     },
     /// Use more of a device.
     Grow {
@@ -101,6 +111,8 @@ pub struct PoolMemberShown {
     pub state: String,
     /// Bytes that the pool uses of it.
     pub size_bytes: u64,
+    /// Bytes behind those: the pool leaves them unwritten.
+    pub reserve_bytes: u64,
     /// Bytes of data on it, copies included.
     pub used_bytes: u64,
     /// Those that the origin lacks.
@@ -180,12 +192,13 @@ impl fmt::Display for PoolShown {
         for action in &self.actions {
             row("action", action)?;
         }
-        let head = ["flash", "state", "size", "used", "dirty", "free", "errors"].map(str::to_owned).to_vec();
+        let head = ["flash", "state", "size", "reserve", "used", "dirty", "free", "errors"].map(str::to_owned).to_vec();
         let rows = self.members.iter().map(|member| {
-            let PoolMemberShown { flash, state, size_bytes, used_bytes, dirty_bytes, free_bytes, errors, .. } = member;
+            let PoolMemberShown { flash, state, size_bytes, reserve_bytes, errors, .. } = member;
             let path =
                 if flash == Path::new("") { format!("member {}", member.member) } else { flash.display().to_string() };
-            let sizes = [size_bytes, used_bytes, dirty_bytes, free_bytes].map(|bytes| Size(*bytes).to_string());
+            let held = [&member.used_bytes, &member.dirty_bytes, &member.free_bytes];
+            let sizes = [size_bytes, reserve_bytes].into_iter().chain(held).map(|bytes| Size(*bytes).to_string());
             let mut row = vec![path, state.clone()];
             row.extend(sizes);
             row.push(errors.to_string());
@@ -193,7 +206,7 @@ impl fmt::Display for PoolShown {
         });
         let table: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
         let widths: Vec<usize> =
-            (0..7).map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+            (0..8).map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
         for row in &table {
             let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
                 0 | 1 => format!("{cell:<width$}"),
@@ -234,6 +247,7 @@ mod tests {
             flash: flash.into(),
             state: state.to_owned(),
             size_bytes: 3 << 30,
+            reserve_bytes: 1 << 30,
             used_bytes: 2 << 30,
             dirty_bytes: 1 << 20,
             errors: 7,
@@ -260,7 +274,7 @@ mod tests {
         for part in [
             "removing /nvme/b: 1 MiB of 4 MiB left, 1 KiB/s, 00:01:30 to go",
             "action: headpond pool add /mnt FLASH",
-            "/nvme/a   ONLINE    3 GiB  2 GiB  1 MiB   0 B       7",
+            "/nvme/a   ONLINE    3 GiB    1 GiB  2 GiB  1 MiB   0 B       7",
             "member 0  UNAVAIL",
         ] {
             assert!(text.contains(part), "'{part}' is missing in:\n{text}");

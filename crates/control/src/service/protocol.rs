@@ -104,8 +104,12 @@ pub enum ClientCommand {
         dry_run: bool,
     },
     /// Take back the change of the pool's devices that is under way: what was moved stays where it is. Answer:
-    /// [`Answer::Done`].
-    CancelPoolChange,
+    /// [`Answer::Done`], or [`Answer::PoolPlanned`] for a dry run.
+    CancelPoolChange {
+        /// Change nothing: only say what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Read all that is of use on the pool's devices, and compare it with what was written. Answer:
     /// [`Answer::Started`].
     Scrub,

@@ -14,6 +14,7 @@ use super::commands::Service;
 use super::members::SeenMember;
 use super::protocol::{Answer, OperationProgress};
 use super::scrub_shown::{DamagedDeviceShown, LostBlockShown, PoolScrubShown, ScrubState};
+use crate::history::EventKind;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
 
@@ -42,6 +43,9 @@ impl Service {
             let stats = service.handle.stats();
             if let Some(scrub) = service.scrub_shown(&stats, &service.members.seen(&stats)) {
                 log_line(format_args!("scrub: {scrub}"));
+                if let Some(found) = scrub.found() {
+                    service.history.note(EventKind::DamageFound, 1, &found);
+                }
             }
         };
         if let Err(error) = std::thread::Builder::new().name("scrub".to_owned()).spawn(work) {

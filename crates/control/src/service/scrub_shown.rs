@@ -91,10 +91,10 @@ impl PoolScrubShown {
         ))
     }
 
-    /// What it found, in a sentence.
-    fn found(&self) -> String {
+    /// What damage it found, in a sentence.
+    pub(crate) fn found(&self) -> Option<String> {
         if self.damaged.is_empty() {
-            return "nothing is damaged".to_owned();
+            return None;
         }
         let of = |damaged: &DamagedDeviceShown| format!("{} on {}", Size(damaged.bytes), damaged.flash.display());
         let what = [
@@ -117,7 +117,7 @@ impl PoolScrubShown {
                 found += &format!(", and {rest} more blocks");
             }
         }
-        found
+        Some(found)
     }
 }
 
@@ -125,16 +125,17 @@ impl fmt::Display for PoolScrubShown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (checked, rate) = (Size(self.checked_bytes), Size(self.bytes_per_second as u64));
         let ran = clock::duration(self.seconds as u64);
+        let found = || self.found().unwrap_or_else(|| "nothing is damaged".to_owned());
         match self.state {
             ScrubState::Running => {
                 write!(f, "{checked} read, {} left, {rate}/s", Size(self.left_bytes))?;
                 if let Some(left) = self.left_seconds {
                     write!(f, ", {} to go", clock::duration(left.ceil() as u64))?;
                 }
-                if self.damaged.is_empty() { Ok(()) } else { write!(f, "; {}", self.found()) }
+                self.found().map_or(Ok(()), |found| write!(f, "; {found}"))
             }
-            ScrubState::Done => write!(f, "read {checked} in {ran}, {rate}/s; {}", self.found()),
-            ScrubState::Cancelled => write!(f, "ended early after {ran}, with {checked} read; {}", self.found()),
+            ScrubState::Done => write!(f, "read {checked} in {ran}, {rate}/s; {}", found()),
+            ScrubState::Cancelled => write!(f, "ended early after {ran}, with {checked} read; {}", found()),
         }
     }
 }

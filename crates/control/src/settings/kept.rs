@@ -124,7 +124,7 @@ mod tests {
         let flash = Flash::create(&path, 1 << 20, Fill::Zeros).unwrap();
         let file = Arc::new(flash.file().try_clone().unwrap());
         let devices = PoolDevices::default();
-        devices.join(PoolDevice { member: MemberId(0), path, bytes: 1 << 20, file });
+        devices.join(PoolDevice { member: MemberId(0), path, bytes: 1 << 20, whole_bytes: 1 << 20, file });
         let (keeper, found) = Keeper::open(devices.clone(), POOL);
         assert_eq!(found, None);
         let mut settings = Settings::default();

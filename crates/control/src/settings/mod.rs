@@ -7,8 +7,8 @@
 //! - Values are always within their ranges: each change of a value goes through its [`ValueKind`].
 //! - A set of changes is checked whole before any of it takes effect.
 //!
-//! `plan` has what the operator asked for at the start, `live` the settings of a running mount. Uses `refusal` and
-//! `wording`.
+//! `plan` has what the operator asked for at the start, `live` the settings of a running mount. Uses `refusal`,
+//! `reserve` and `wording`.
 
 mod kept;
 mod kind;

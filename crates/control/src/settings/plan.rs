@@ -10,6 +10,7 @@ use headpond_device::{Backend, FaultPlan, Fill};
 use headpond_shard::{FileOrigin, Origin};
 
 use crate::refusal::{Decisions, Refusal};
+use crate::reserve::Reserve;
 use crate::wording::Size;
 
 /// One pool with its origin, from the command line.
@@ -21,6 +22,8 @@ pub struct PoolPlan {
     pub flashes: Vec<PathBuf>,
     /// The size of each file that is made.
     pub size: Option<Size>,
+    /// How much of each device stays unwritten. Without it: nothing of a new pool, and else as the pool has it.
+    pub reserve: Option<Reserve>,
     /// The cache mode. Without it: that of the file, or the pool's own.
     pub mode: Option<CacheMode>,
     /// How many devices get each dirty block. Without it: as the pool has it.

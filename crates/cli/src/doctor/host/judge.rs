@@ -6,7 +6,7 @@ use headpond_control::Size;
 use headpond_shard::SpaceKind;
 
 use super::HostFinding;
-use super::read::{Disk, HostFacts, PlaceFacts};
+use super::read::{Disk, FlashFacts, HostFacts, PlaceFacts};
 
 /// The kernel sends again what a dead worker had not answered.
 const SENDS_AGAIN: (u32, u32) = (6, 9);
@@ -36,12 +36,15 @@ pub fn host(facts: &HostFacts) -> Vec<HostFinding> {
 
 /// What the facts of origin and flash mean.
 pub fn places(facts: &PlaceFacts) -> Vec<HostFinding> {
-    vec![
-        flash(facts),
-        disks(&facts.origin_disks, &facts.flash_disks),
-        space(facts),
-        memory(facts.pool_bytes, facts.available_bytes),
-    ]
+    let flashes = &facts.flashes;
+    let mut all: Vec<HostFinding> = flashes.iter().flat_map(|one| [flash(one), spare(one)]).collect();
+    all.push(disks(&facts.origin_disks, flashes));
+    if flashes.len() > 1 {
+        all.push(copies(flashes));
+    }
+    let bytes: Option<u64> = flashes.iter().map(|flash| flash.bytes).sum();
+    all.extend([space(facts), memory(bytes, facts.available_bytes)]);
+    all
 }
 
 fn good(name: &'static str, what: impl Into<String>) -> HostFinding {
@@ -139,9 +142,9 @@ fn names(disks: &[Disk]) -> String {
     disks.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn flash(facts: &PlaceFacts) -> HostFinding {
+fn flash(facts: &FlashFacts) -> HostFinding {
     const NAME: &str = "flash";
-    let (path, below) = (facts.flash.display(), &facts.flash_disks);
+    let (path, below) = (facts.path.display(), &facts.disks);
     let of = |is: fn(&Disk) -> bool| below.iter().filter(|disk| is(disk)).cloned().collect::<Vec<_>>();
     if below.is_empty() {
         return unseen(NAME, format!("the kernel names no disk for {path}"), Some("use flash in this host"));
@@ -173,21 +176,92 @@ fn flash(facts: &PlaceFacts) -> HostFinding {
     good(NAME, format!("{}: what it has written survives a power loss, it says", names(below)))
 }
 
-fn disks(origin: &[Disk], flash: &[Disk]) -> HostFinding {
-    const NAME: &str = "disks";
-    if origin.is_empty() || flash.is_empty() {
-        return unseen(NAME, "the kernel does not name the disks of both: look whether they are two", None);
+/// Whether a card has room to work in when the pool is full. The kernel knows neither how much of its own it has, nor how
+/// fast it is then.
+fn spare(facts: &FlashFacts) -> HostFinding {
+    const NAME: &str = "spare";
+    let (path, below) = (facts.path.display(), &facts.disks);
+    let refusing: Vec<Disk> = below.iter().filter(|disk| disk.discards == Some(false)).cloned().collect();
+    if let Some(bytes) = facts.reserve_bytes.filter(|bytes| *bytes > 0) {
+        return good(NAME, format!("{path} has {} that the pool leaves unwritten", Size(bytes)));
     }
-    let both: Vec<Disk> =
-        origin.iter().filter(|disk| flash.iter().any(|other| other.name == disk.name)).cloned().collect();
-    if !both.is_empty() {
+    if below.iter().any(|disk| disk.rotational == Some(true)) {
+        return good(NAME, "a turning disk needs none");
+    }
+    if !refusing.is_empty() {
+        return unseen(
+            NAME,
+            format!(
+                "{} takes no discards, so for a card all that was ever written is in use. Whether its writes slow down by \
+                 that, the kernel does not tell",
+                names(&refusing)
+            ),
+            Some(
+                "if they do: --reserve 20% with a new pool or device; headpond pool shrink for one in use (docs/devices.md). A \
+                 virtual disk may refuse what its host's card takes",
+            ),
+        );
+    }
+    if below.is_empty() || below.iter().any(|disk| disk.discards.is_none()) {
+        return unseen(NAME, format!("the kernel does not tell whether {path} takes discards"), None);
+    }
+    if facts.is_device {
+        return good(NAME, format!("{} takes discards: headpond says what it does not use", names(below)));
+    }
+    good(NAME, format!("{} takes discards: what its file system has free is spare after fstrim", names(below)))
+}
+
+/// The disks that are in both.
+fn shared(one: &[Disk], other: &[Disk]) -> Vec<Disk> {
+    one.iter().filter(|disk| other.iter().any(|other| other.name == disk.name)).cloned().collect()
+}
+
+/// Whether the kernel names the disks of each flash.
+fn are_known(flashes: &[FlashFacts]) -> bool {
+    flashes.iter().all(|flash| !flash.disks.is_empty())
+}
+
+fn disks(origin: &[Disk], flashes: &[FlashFacts]) -> HostFinding {
+    const NAME: &str = "disks";
+    let both = flashes.iter().map(|flash| (flash, shared(origin, &flash.disks))).find(|(_, both)| !both.is_empty());
+    if let Some((flash, both)) = both {
+        let which = if flashes.len() > 1 { flash.path.display().to_string() } else { "flash".to_owned() };
         return bad(
             NAME,
-            format!("origin and flash lie on one disk, {}: they share its speed, and its failure", names(&both)),
+            format!("origin and {which} lie on one disk, {}: they share its speed, and its failure", names(&both)),
             "put the pool on another disk",
         );
     }
+    if origin.is_empty() || !are_known(flashes) {
+        return unseen(NAME, "the kernel does not name the disks of both: look whether they are two", None);
+    }
     good(NAME, "origin and flash share none")
+}
+
+/// Whether the copies of dirty data survive the loss of any one disk.
+fn copies(flashes: &[FlashFacts]) -> HostFinding {
+    const NAME: &str = "copies";
+    let pairs =
+        flashes.iter().enumerate().flat_map(|(at, one)| flashes[at + 1..].iter().map(move |other| (one, other)));
+    let met = pairs.map(|(one, other)| (one, other, shared(&one.disks, &other.disks)));
+    if let Some((one, other, both)) = met.into_iter().find(|(_, _, both)| !both.is_empty()) {
+        return bad(
+            NAME,
+            format!(
+                "{} and {} lie on one disk, {}: if it fails, both copies of dirty data are lost, and each write goes to it \
+                 twice",
+                one.path.display(),
+                other.path.display(),
+                names(&both)
+            ),
+            "put one of them on another disk: headpond pool replace; or use one, with --mode write-through if its loss \
+             must cost nothing",
+        );
+    }
+    if !are_known(flashes) {
+        return unseen(NAME, "the kernel does not name the disks of each flash: look whether they differ", None);
+    }
+    good(NAME, "each flash has disks of its own")
 }
 
 fn space(facts: &PlaceFacts) -> HostFinding {

@@ -1,11 +1,11 @@
-//! What `headpond doctor` finds out about the host, and about an origin and a flash on it. [`read`] reads the facts,
+//! What `headpond doctor` finds out about the host, and about an origin and the flash on it. [`read`] reads the facts,
 //! [`judge`] says what they mean.
 
 mod judge;
 mod read;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -22,6 +22,15 @@ pub struct HostFinding {
     pub todo: Option<String>,
 }
 
+/// A device of the pool, and what its mount says of it.
+#[derive(Clone, Debug)]
+pub struct KnownFlash {
+    /// The file or device.
+    pub path: PathBuf,
+    /// Bytes that the pool leaves unwritten. None if no mount says it.
+    pub reserve_bytes: Option<u64>,
+}
+
 /// Where the real system is; tests have one of their own.
 const SYSTEM: &str = "/";
 
@@ -31,8 +40,8 @@ pub fn host() -> Vec<HostFinding> {
 }
 
 /// Looks at the places of a mount.
-pub fn places(origin: &Path, flash: &Path) -> Vec<HostFinding> {
-    judge::places(&read::places(Path::new(SYSTEM), origin, flash))
+pub fn places(origin: &Path, flashes: &[KnownFlash]) -> Vec<HostFinding> {
+    judge::places(&read::places(Path::new(SYSTEM), origin, flashes))
 }
 
 impl fmt::Display for HostFinding {

@@ -12,6 +12,8 @@ use std::str::FromStr;
 use headpond_control::mounts;
 use headpond_shard::SpaceKind;
 
+use super::KnownFlash;
+
 /// What the host tells.
 #[derive(Clone, Debug)]
 pub struct HostFacts {
@@ -40,14 +42,25 @@ pub struct PlaceFacts {
     pub origin_disks: Vec<Disk>,
     /// How its file system keeps space.
     pub space: Option<SpaceKind>,
-    /// The file or device of the pool.
-    pub flash: PathBuf,
-    /// The disks below it.
-    pub flash_disks: Vec<Disk>,
-    /// The pool's size. None if there is no pool yet.
-    pub pool_bytes: Option<u64>,
+    /// Each device of the pool.
+    pub flashes: Vec<FlashFacts>,
     /// Memory that programs can still have.
     pub available_bytes: Option<u64>,
+}
+
+/// What one device of the pool tells.
+#[derive(Clone, Debug)]
+pub struct FlashFacts {
+    /// The file or device.
+    pub path: PathBuf,
+    /// The disks below it. Empty if the kernel does not tell.
+    pub disks: Vec<Disk>,
+    /// Its size. None if there is nothing yet.
+    pub bytes: Option<u64>,
+    /// Whether it is a block device, and no file.
+    pub is_device: bool,
+    /// Bytes that its pool leaves unwritten. None if no mount says it.
+    pub reserve_bytes: Option<u64>,
 }
 
 /// A disk, below partitions, mappings and loop devices.
@@ -61,6 +74,8 @@ pub struct Disk {
     pub fua: Option<bool>,
     /// Whether it turns.
     pub rotational: Option<bool>,
+    /// Whether it takes discards: it can be told what holds nothing.
+    pub discards: Option<bool>,
 }
 
 /// The number of `CAP_SYS_ADMIN`.
@@ -85,15 +100,20 @@ pub fn host(root: &Path) -> HostFacts {
     }
 }
 
-/// Reads the facts of an origin and a flash, which need not exist yet.
-pub fn places(root: &Path, origin: &Path, flash: &Path) -> PlaceFacts {
+/// Reads the facts of an origin and of flashes, which need not exist yet.
+pub fn places(root: &Path, origin: &Path, flashes: &[KnownFlash]) -> PlaceFacts {
+    let flash = |KnownFlash { path, reserve_bytes }: &KnownFlash| FlashFacts {
+        path: path.clone(),
+        disks: disks_of(root, path),
+        bytes: flash_bytes(root, path),
+        is_device: fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()),
+        reserve_bytes: *reserve_bytes,
+    };
     PlaceFacts {
         origin: origin.to_owned(),
         origin_disks: disks_of(root, origin),
         space: File::open(origin).ok().map(|directory| SpaceKind::of(&directory)),
-        flash: flash.to_owned(),
-        flash_disks: disks_of(root, flash),
-        pool_bytes: pool_bytes(root, flash),
+        flashes: flashes.iter().map(flash).collect(),
         available_bytes: available(&text(&root.join("proc/meminfo")).unwrap_or_default()),
     }
 }
@@ -124,7 +144,7 @@ fn available(meminfo: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-fn pool_bytes(root: &Path, flash: &Path) -> Option<u64> {
+fn flash_bytes(root: &Path, flash: &Path) -> Option<u64> {
     let found = fs::metadata(flash).ok()?;
     if !found.file_type().is_block_device() {
         return Some(found.len());
@@ -191,6 +211,7 @@ fn disk(root: &Path, name: String) -> Disk {
         write_back: text(&queue.join("write_cache")).map(|cache| cache == "write back"),
         fua: flag("fua"),
         rotational: flag("rotational"),
+        discards: number::<u64>(&queue.join("discard_max_bytes")).map(|most| most > 0),
         name,
     }
 }
@@ -237,6 +258,7 @@ mod tests {
             write(root, &format!("sys/devices/{disk}/{disk}1/partition"), "1");
             write(root, &format!("sys/devices/{disk}/queue/write_cache"), "write back\n");
             write(root, &format!("sys/devices/{disk}/queue/fua"), "0\n");
+            write(root, &format!("sys/devices/{disk}/queue/discard_max_bytes"), "0\n");
             write(root, &format!("sys/devices/{disk}/queue/rotational"), if disk == "sda" { "1\n" } else { "0\n" });
             fs::create_dir_all(root.join("sys/block")).unwrap();
             symlink(root.join("sys/devices").join(disk), root.join("sys/block").join(disk)).unwrap();
@@ -248,7 +270,13 @@ mod tests {
         let mut names = BTreeSet::new();
         bottom(root, &root.join("sys/devices/dm-0"), LAYERS_MAX, &mut names);
         let disks: Vec<Disk> = names.into_iter().map(|name| disk(root, name)).collect();
-        let sda = Disk { name: "sda".into(), write_back: Some(true), fua: Some(false), rotational: Some(true) };
+        let sda = Disk {
+            name: "sda".into(),
+            write_back: Some(true),
+            fua: Some(false),
+            rotational: Some(true),
+            discards: Some(false),
+        };
         assert_eq!(disks, [sda.clone(), Disk { name: "sdb".into(), rotational: Some(false), ..sda }]);
     }
 }

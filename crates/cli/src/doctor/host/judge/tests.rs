@@ -12,17 +12,25 @@ fn says(found: &HostFinding, met: Option<bool>, parts: &[&str]) {
 }
 
 fn disk(name: &str, write_back: Option<bool>) -> Disk {
-    Disk { name: name.to_owned(), write_back, fua: Some(true), rotational: Some(false) }
+    Disk { name: name.to_owned(), write_back, fua: Some(true), rotational: Some(false), discards: Some(true) }
 }
 
-fn at(origin_disks: Vec<Disk>, flash_disks: Vec<Disk>) -> PlaceFacts {
+fn flash_on(path: &str, disks: &[Disk]) -> FlashFacts {
+    FlashFacts {
+        path: path.into(),
+        disks: disks.to_vec(),
+        bytes: Some(100 << 30),
+        is_device: false,
+        reserve_bytes: None,
+    }
+}
+
+fn at(flashes: Vec<FlashFacts>) -> PlaceFacts {
     PlaceFacts {
         origin: "/slow".into(),
-        origin_disks,
+        origin_disks: vec![],
         space: Some(SpaceKind::Keeps),
-        flash: "/nvme/pond".into(),
-        flash_disks,
-        pool_bytes: Some(100 << 30),
+        flashes,
         available_bytes: Some(8 << 30),
     }
 }
@@ -74,7 +82,7 @@ fn few_descriptors_are_told() {
 
 #[test]
 fn flash_that_loses_its_cache_or_turns_is_told() {
-    let one = |disk: Disk| flash(&at(vec![], vec![disk]));
+    let one = |disk: Disk| flash(&flash_on("/nvme/pond", &[disk]));
     says(&one(disk("nvme0n1", Some(false))), Some(true), &["nvme0n1", "survives"]);
     says(&one(disk("sdb", Some(true))), Some(false), &["sdb has a volatile write cache:", "power-loss protection"]);
     let old = Disk { fua: Some(false), ..disk("sdb", Some(true)) };
@@ -82,24 +90,57 @@ fn flash_that_loses_its_cache_or_turns_is_told() {
     let turning = Disk { rotational: Some(true), ..disk("sdc", Some(false)) };
     says(&one(turning), Some(false), &["sdc", "turning"]);
     says(&one(disk("sdd", None)), None, &["sdd"]);
-    says(&flash(&at(vec![], vec![])), None, &["no disk"]);
+    says(&flash(&flash_on("/nvme/pond", &[])), None, &["no disk"]);
     // One of two is enough.
-    let two = flash(&at(vec![], vec![disk("sda", Some(false)), disk("sdb", Some(true))]));
+    let two = flash(&flash_on("/nvme/pond", &[disk("sda", Some(false)), disk("sdb", Some(true))]));
     says(&two, Some(false), &["sdb has"]);
 }
 
 #[test]
 fn one_disk_for_both_is_told() {
     let (a, b) = (disk("sda", Some(false)), disk("sdb", Some(false)));
-    says(&disks(&[a.clone(), b.clone()], std::slice::from_ref(&b)), Some(false), &["sdb", "another disk"]);
-    says(&disks(std::slice::from_ref(&a), std::slice::from_ref(&b)), Some(true), &["none"]);
-    says(&disks(&[a], &[]), None, &[]);
-    says(&disks(&[], &[b]), None, &[]);
+    let on = |disks: &[Disk]| vec![flash_on("/nvme/pond", disks)];
+    let (on_a, on_b) = (std::slice::from_ref(&a), std::slice::from_ref(&b));
+    says(&disks(&[a.clone(), b.clone()], &on(on_b)), Some(false), &["origin and flash", "sdb", "another disk"]);
+    says(&disks(on_a, &on(on_b)), Some(true), &["none"]);
+    says(&disks(on_a, &on(&[])), None, &[]);
+    says(&disks(&[], &on(on_b)), None, &[]);
+    // Of several, the one that lies there is named, also beside one of which nothing is known.
+    let several = [flash_on("/nvme/a", &[]), flash_on("/nvme/b", on_b)];
+    says(&disks(on_b, &several), Some(false), &["origin and /nvme/b", "sdb"]);
+    says(&disks(on_a, &several), None, &[]);
+}
+
+#[test]
+fn a_card_that_may_have_no_room_to_work_in_is_told_and_what_nobody_can_see_is_said_so() {
+    let takes = disk("sda", Some(false));
+    let refuses = Disk { discards: Some(false), ..takes.clone() };
+    let on = |disk: &Disk| flash_on("/nvme/pond", std::slice::from_ref(disk));
+    says(&spare(&on(&takes)), Some(true), &["sda takes discards", "fstrim"]);
+    says(&spare(&FlashFacts { is_device: true, ..on(&takes) }), Some(true), &["headpond says"]);
+    says(&spare(&on(&refuses)), None, &["sda takes no discards", "does not tell", "--reserve 20%", "pool shrink"]);
+    says(&spare(&FlashFacts { reserve_bytes: Some(0), ..on(&refuses) }), None, &["--reserve"]);
+    says(&spare(&FlashFacts { reserve_bytes: Some(20 << 30), ..on(&refuses) }), Some(true), &["20 GiB", "unwritten"]);
+    says(&spare(&on(&Disk { rotational: Some(true), ..refuses })), Some(true), &["turning"]);
+    says(&spare(&on(&Disk { discards: None, ..takes })), None, &["does not tell whether"]);
+    says(&spare(&flash_on("/nvme/pond", &[])), None, &["does not tell whether"]);
+}
+
+#[test]
+fn two_copies_on_one_disk_are_told() {
+    let (a, b, c) = (disk("sda", Some(false)), disk("sdb", Some(false)), disk("sdc", Some(false)));
+    let three = |second: &[Disk]| {
+        [flash_on("/1", &[a.clone(), b.clone()]), flash_on("/2", second), flash_on("/3", std::slice::from_ref(&c))]
+    };
+    says(&copies(&three(&[disk("sdd", None)])), Some(true), &["disks of its own"]);
+    says(&copies(&three(std::slice::from_ref(&b))), Some(false), &["/1 and /2", "sdb", "both copies", "pool replace"]);
+    says(&copies(&three(std::slice::from_ref(&c))), Some(false), &["/2 and /3", "sdc"]);
+    says(&copies(&three(&[])), None, &["look whether"]);
 }
 
 #[test]
 fn an_origin_that_keeps_no_space_is_told() {
-    let of = |kind| space(&PlaceFacts { space: kind, ..at(vec![], vec![]) });
+    let of = |kind| space(&PlaceFacts { space: kind, ..at(vec![]) });
     says(&of(Some(SpaceKind::Keeps)), Some(true), &["/slow", "keeps space"]);
     says(&of(Some(SpaceKind::KeepsNone)), Some(false), &["cannot keep space", "sixteenth"]);
     says(&of(Some(SpaceKind::Unsure)), None, &["may not keep", "sixteenth"]);
@@ -127,5 +168,9 @@ fn each_fact_has_its_finding() {
     };
     let names = |found: Vec<HostFinding>| found.iter().map(|one| one.name).collect::<Vec<_>>();
     assert_eq!(names(host(&facts)), ["FUSE", "kernel", "request size", "clock", "descriptors"]);
-    assert_eq!(names(places(&at(vec![], vec![]))), ["flash", "disks", "origin", "memory"]);
+    let (one, other) = (flash_on("/1", &[]), flash_on("/2", &[]));
+    assert_eq!(names(places(&at(vec![one.clone()]))), ["flash", "spare", "disks", "origin", "memory"]);
+    let several = places(&at(vec![one, other]));
+    assert!(several.iter().any(|one| one.what.contains("614.3 MiB")), "the map of both: {several:?}");
+    assert_eq!(names(several), ["flash", "spare", "flash", "spare", "disks", "copies", "origin", "memory"]);
 }
