@@ -759,6 +759,13 @@ impl Log {
         std::mem::take(&mut self.io)
     }
 
+    /// Whether flash has as many host writes to do as keep it busy. What has time should leave it to others.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        let open = self.open.current(Stream::Host).is_some_and(|open| open.batch.is_some());
+        self.writes.under_way() + usize::from(open) > self.open.at_once(Stream::Host)
+    }
+
     /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
     fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());

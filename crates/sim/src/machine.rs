@@ -6,19 +6,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId, PoolId, RECORD_BYTES_MAX, Result, UnixNanos};
+use headpond_base::{BLOCK_U64, Buf, BufMut, MemberId, Nanos, ObjectId, PoolId, RECORD_BYTES_MAX, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Room, Space, Stats, Ticket,
-    format_pool, recover,
+    Config, Device, Effect, Engine, MembersChange, OpenFile, Outcome, Present, Reply, Request, RequestId, Room, Space,
+    Stats, Ticket, format_members, recover_members,
 };
-use headpond_format::{Geometry, MemberName, Stamp};
+use headpond_format::{Address, Geometry, Member, MemberName, Members, Stamp};
 use headpond_models::Network;
 
 use crate::card::ModelledCard;
-use crate::pages::Pages;
-
-/// A flash that is never the bottleneck: 0.1 ms for each access, and a nanosecond for each byte.
-pub(crate) const QUICK_FLASH: Network = Network { iops: 1e9, rate: 1e9, latency: 0.1e6 };
+use crate::modelled_flash::{FlashModel, ModelledFlash, Queue};
 
 /// What an engine runs on.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -63,13 +60,17 @@ impl Contents {
 /// The hardware and options of an engine.
 pub(crate) struct Parts {
     pub(crate) geometry: Geometry,
-    pub(crate) flash: Network,
+    /// The devices of the pool.
+    pub(crate) members: Vec<(Member, FlashModel)>,
     pub(crate) origin: Network,
     pub(crate) contents: Contents,
     /// The origin serves the misses of a request one block at a time, as for a cache that fetches each by itself.
     pub(crate) by_block: bool,
-    /// The card that times the flash's writes, if `flash` does not.
-    pub(crate) card: Option<ModelledCard>,
+}
+
+/// The one device of a pool.
+pub(crate) fn one_member(geometry: &Geometry, model: FlashModel) -> Vec<(Member, FlashModel)> {
+    vec![(geometry.member(MemberName([4; 16])), model)]
 }
 
 impl Parts {
@@ -80,7 +81,8 @@ impl Parts {
     pub(crate) fn of(hardware: Hardware) -> Self {
         let geometry = Geometry::for_bytes(hardware.pool).unwrap_or_else(|error| panic!("a pool for a test: {error}"));
         let contents = Contents::Alike(some_data());
-        Self { geometry, flash: hardware.flash, origin: hardware.origin, contents, by_block: false, card: None }
+        let members = one_member(&geometry, FlashModel::Volume(hardware.flash));
+        Self { geometry, members, origin: hardware.origin, contents, by_block: false }
     }
 }
 
@@ -93,36 +95,6 @@ pub(crate) struct Traffic {
     pub(crate) written: u64,
     /// Nanoseconds of work that it was given.
     pub(crate) busy: u64,
-}
-
-struct Flash(Pages);
-
-impl FlashRead for Flash {
-    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
-        if offset + len as u64 > self.0.len() as u64 {
-            return Err(Errno::IO);
-        }
-        Ok(BufMut::copy_of(&self.0.read(offset, len)).freeze())
-    }
-}
-
-/// A device that serves one access after the other. Each answer comes some time later.
-struct Queue {
-    network: Network,
-    free: Nanos,
-}
-
-impl Queue {
-    const fn of(network: Network) -> Self {
-        Self { network, free: Nanos(0) }
-    }
-
-    /// The start and the end of an access that comes now.
-    fn serve(&mut self, now: Nanos, bytes: u64) -> (Nanos, Nanos) {
-        let start = self.free.max(now);
-        self.free = start.plus(self.network.pace(bytes));
-        (start, start.plus(self.network.access(bytes)))
-    }
 }
 
 /// Data of the largest request.
@@ -138,14 +110,13 @@ const MISS_MAX: u64 = 16 << 10;
 /// An engine, its devices, and its clock.
 pub(crate) struct Machine {
     engine: Engine,
-    flash: Flash,
+    /// By the number of the member.
+    flash: Vec<ModelledFlash>,
     contents: Contents,
     by_block: bool,
-    card: Option<ModelledCard>,
     sizes: BTreeMap<ObjectId, u64>,
     /// By second.
     traffic: Vec<Traffic>,
-    flash_queue: Queue,
     origin_queue: Queue,
     now: Nanos,
     coming: BinaryHeap<Reverse<(Nanos, u64)>>,
@@ -157,21 +128,25 @@ pub(crate) struct Machine {
 impl Machine {
     /// An engine on an empty pool.
     pub(crate) fn new(parts: Parts, config: Config) -> Self {
-        let pool = parts.geometry.pool_bytes;
-        let mut flash = Flash(Pages::zeroed(pool));
-        for (offset, bytes) in format_pool(PoolId([4; 16]), MemberName([4; 16]), parts.geometry, None, config.mode) {
-            flash.0.write(offset, &bytes);
+        let Parts { geometry, members, .. } = parts;
+        let (first, others) = members.split_first().expect("a pool has a device");
+        let longer = |list: Members, (row, _): &(Member, _)| list.with(*row).expect("so many numbers there are").0;
+        let list = others.iter().fold(Members::first(first.0), longer);
+        let mut flash: Vec<_> = members.iter().map(|(row, model)| ModelledFlash::new(*model, row.bytes)).collect();
+        for (at, bytes) in format_members(PoolId([4; 16]), &list, geometry, None, config.mode) {
+            flash[usize::from(at.member.0)].put(at.offset, &bytes);
         }
-        let recovered = recover(&mut flash, pool).unwrap_or_else(|error| panic!("an empty pool: {error}"));
+        let devices = flash.iter_mut().zip(&members).map(|(flash, (row, _))| Device { flash, bytes: row.bytes });
+        let present = Present::muster(devices.collect());
+        let recovered = present.and_then(|mut present| recover_members(&mut present, None));
+        let recovered = recovered.unwrap_or_else(|error| panic!("an empty pool: {error}"));
         let mut machine = Self {
             engine: recovered.into_engine(config, Nanos(1)),
             flash,
             contents: parts.contents,
             by_block: parts.by_block,
-            card: parts.card,
             sizes: BTreeMap::new(),
             traffic: Vec::new(),
-            flash_queue: Queue::of(parts.flash),
             origin_queue: Queue::of(parts.origin),
             now: Nanos(1),
             coming: BinaryHeap::new(),
@@ -197,8 +172,23 @@ impl Machine {
     }
 
     /// The card under the pool, if there is one.
-    pub(crate) const fn card(&self) -> Option<&ModelledCard> {
-        self.card.as_ref()
+    pub(crate) fn card(&self) -> Option<&ModelledCard> {
+        self.flash.first().and_then(ModelledFlash::card)
+    }
+
+    /// A device is lost.
+    pub(crate) fn lose(&mut self, member: MemberId) {
+        self.flash_of(member).lose();
+    }
+
+    /// Asks for another device to be taken into the pool.
+    pub(crate) fn add(&mut self, row: Member, model: FlashModel) -> RequestId {
+        self.flash.push(ModelledFlash::new(model, row.bytes));
+        self.ask(Request::ChangeMembers(MembersChange::Add(row)))
+    }
+
+    fn flash_of(&mut self, member: MemberId) -> &mut ModelledFlash {
+        &mut self.flash[usize::from(member.0)]
     }
 
     /// The origin's present content.
@@ -287,13 +277,9 @@ impl Machine {
         &mut self.traffic[second]
     }
 
-    fn flash_takes(&mut self, bytes: u64) -> Nanos {
-        self.flash_queue.serve(self.now, bytes).1
-    }
-
     fn origin_takes(&mut self, bytes: u64) -> Nanos {
         let (start, end) = self.origin_queue.serve(self.now, bytes);
-        let busy = self.origin_queue.network.pace(bytes).0;
+        let busy = self.origin_queue.pace(bytes).0;
         self.second(start).ios += 1;
         self.second(self.now).busy += busy;
         end
@@ -305,21 +291,20 @@ impl Machine {
     }
 
     fn carry_out(&mut self, effect: Effect) {
+        let now = self.now;
         let (when, ticket, outcome) = match effect {
-            Effect::FlashRead { ticket, at, len } => {
-                let bytes = self.flash.read(at.offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes);
-                (self.flash_takes(u64::from(len)), ticket, bytes)
+            Effect::FlashRead { ticket, at: Address { member, offset }, len } => {
+                let (when, outcome) = self.flash_of(member).read_at(now, offset, len);
+                (when, ticket, outcome)
             }
-            Effect::FlashWrite { ticket, at, data } => {
-                self.flash.0.write(at.offset, &data);
-                let (bytes, now) = (data.len() as u64, self.now);
-                let when = match &mut self.card {
-                    Some(card) => card.write(now, at.offset, bytes),
-                    None => self.flash_takes(bytes),
-                };
-                (when, ticket, Outcome::Done)
+            Effect::FlashWrite { ticket, at: Address { member, offset }, data } => {
+                let (when, outcome) = self.flash_of(member).write_at(now, offset, &data);
+                (when, ticket, outcome)
             }
-            Effect::FlashSync { ticket, .. } => (self.flash_takes(0), ticket, Outcome::Done),
+            Effect::FlashSync { ticket, member } => {
+                let (when, outcome) = self.flash_of(member).sync_at(now);
+                (when, ticket, outcome)
+            }
             Effect::OriginRead { ticket, offset, len, .. } => {
                 let bytes = Outcome::Bytes(self.contents.read(offset, len));
                 (self.origin_reads(u64::from(len)), ticket, bytes)
@@ -346,9 +331,7 @@ impl Machine {
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginZero { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (self.now, ticket, Outcome::Done),
-            Effect::FlashTrim { at, len } => {
-                return self.card.iter_mut().for_each(|card| card.trim(at.offset, len));
-            }
+            Effect::FlashTrim { at, len } => return self.flash_of(at.member).trim(at.offset, len),
             Effect::OriginRelease { .. } | Effect::OriginLost { .. } => return,
             Effect::Reply { request, reply } => return self.replies.push((request, reply)),
         };

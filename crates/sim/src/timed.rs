@@ -12,7 +12,8 @@ use headpond_format::Geometry;
 use headpond_models::Network;
 
 use crate::card::{ModelledCard, OnCard};
-use crate::machine::{Contents, Machine, Parts, QUICK_FLASH, Traffic};
+use crate::machine::{Contents, Machine, Parts, Traffic, one_member};
+use crate::modelled_flash::{FlashModel, QUICK_FLASH};
 use crate::rng::Rng;
 
 /// A page: the unit of a database's writes.
@@ -135,13 +136,13 @@ pub fn run_paged(load: &PagedLoad, config: Config) -> TimedReport {
     let pages = load.file / PAGE;
     let mut bytes = Vec::with_capacity(load.file as usize);
     (0..pages).for_each(|number| bytes.extend_from_slice(&page(number, 0)));
+    let geometry = Geometry::with_segment_bytes(load.pool, 1 << 20);
     let parts = Parts {
-        geometry: Geometry::with_segment_bytes(load.pool, 1 << 20),
-        flash: QUICK_FLASH,
+        geometry,
+        members: one_member(&geometry, load.card.map_or(FlashModel::Volume(QUICK_FLASH), FlashModel::Card)),
         origin: load.origin,
         contents: Contents::Kept(bytes),
         by_block: false,
-        card: load.card.map(|on| ModelledCard::new(on, load.pool)),
     };
     let mut machine = Machine::new(parts, config);
     let object = machine.open(load.file);

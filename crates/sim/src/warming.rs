@@ -10,7 +10,8 @@ use headpond_engine::{Config, Reply, Request, Stats, Treatment};
 use headpond_format::Geometry;
 use headpond_models::Network;
 
-use crate::machine::{Contents, Machine, Parts, QUICK_FLASH, some_data};
+use crate::machine::{Contents, Machine, Parts, one_member, some_data};
+use crate::modelled_flash::{FlashModel, QUICK_FLASH};
 use crate::rng::{Rng, mix};
 
 const PAGE: u64 = 8 << 10;
@@ -84,13 +85,13 @@ impl Warming {
 /// If the engine answers with an error: nothing fails here.
 #[must_use]
 pub fn warm_up(load: &Warming, config: Config) -> Vec<Second> {
+    let geometry = Geometry::with_segment_bytes(load.pool, 2 << 20);
     let parts = Parts {
-        geometry: Geometry::with_segment_bytes(load.pool, 2 << 20),
-        flash: QUICK_FLASH,
+        geometry,
+        members: one_member(&geometry, FlashModel::Volume(QUICK_FLASH)),
         origin: load.origin,
         contents: Contents::Alike(some_data()),
         by_block: load.by_block,
-        card: None,
     };
     let mut machine = Machine::new(parts, config);
     let size = load.pool * 3 / PAGE * PAGE;

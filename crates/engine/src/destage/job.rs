@@ -65,6 +65,8 @@ pub(super) struct Job {
     waiting: VecDeque<usize>,
     /// Writes begun and not over, the reads for them included.
     pub(super) under_way: usize,
+    /// Blocks of its runs that are being read from flash.
+    pub(super) reading: usize,
     /// When its writes began.
     began: Nanos,
     /// Where the next job on the object goes on; `None` if this one came to the end.
@@ -188,6 +190,7 @@ impl Destaging<'_> {
             groups: Vec::new(),
             waiting: VecDeque::new(),
             under_way: 0,
+            reading: 0,
             began: self.now,
             next: None,
             forward: None,
@@ -417,7 +420,7 @@ impl Destaging<'_> {
         let fast = waited_for || !self.destage.governor.rate().is_finite();
         let depth = self.depth(fast);
         self.cut_short(job, waited_for);
-        while job.under_way < depth && job.failed.is_none() && (waited_for || self.destage.governor.grants()) {
+        while job.may_begin(depth) && (waited_for || self.destage.governor.grants()) {
             let Some(index) = job.waiting.pop_front() else { break };
             self.leave_changed(job, index);
             let group = &job.groups[index];

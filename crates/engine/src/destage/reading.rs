@@ -12,6 +12,18 @@ use crate::effect::Outcome;
 use crate::purpose::{JobEffect, JobId, Purpose, Reading};
 use crate::store::{Stretch, Unpacked};
 
+/// A job begins no more writes while it reads so many blocks of flash: 1 MiB. Flash is the faster of the two, so
+/// that keeps the origin busy. All that the origin may be given at once, 16 MiB, would keep reads and syncs of requests
+/// waiting.
+const READING_MOST: usize = 256;
+
+impl Job {
+    /// Whether it may begin another of its writes, of `depth` at once.
+    pub(super) const fn may_begin(&self, depth: usize) -> bool {
+        self.under_way < depth && self.reading < READING_MOST && self.failed.is_none()
+    }
+}
+
 impl Destaging<'_> {
     /// Reads a run's blocks, those that lie together on flash in one go.
     pub(super) fn read_run(&mut self, id: JobId, job: &mut Job, index: usize) {
@@ -33,6 +45,7 @@ impl Destaging<'_> {
                 count += 1;
             }
             run.reading += 1;
+            job.reading += count;
             self.read_blocks(id, run, Reading { run: index, from, count, again: false });
             from += count;
         }
@@ -71,6 +84,7 @@ impl Destaging<'_> {
         }
         let run = &mut job.runs[index];
         run.reading -= 1;
+        job.reading -= count;
         let group = run.group;
         self.group_step(id, job, group);
     }

@@ -105,6 +105,8 @@ impl Reclaim {
 const VICTIMS_MAX: usize = 2;
 /// Reads of a victim at once.
 const DEPTH: u32 = 4;
+/// The same where no room is wanted, but copies anew, while flash is busy: enough to go on.
+const DEPTH_ASIDE: u32 = 1;
 /// Blank pieces, which no read paces, at once: up to 32,000 blocks, some milliseconds, and two batches of entries.
 const BLANKS_AT_ONCE: u32 = 128;
 /// What reclaim is given of the engine, and its own state.
@@ -275,13 +277,19 @@ impl Reclaiming<'_> {
         }
     }
 
+    /// Reads of a victim that may be under way now.
+    fn depth(&self) -> u32 {
+        if self.store.log().is_busy() && !self.wants_segments() { DEPTH_ASIDE } else { DEPTH }
+    }
+
     /// Moves on with emptying a segment.
     fn empty_on(&mut self, segment: SegmentId) {
         loop {
+            let depth = self.depth();
             let room = self.store.log().free_segments() >= MOVE_RESERVE;
             let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
             let Some(pieces) = &mut victim.pieces else { return };
-            if victim.under_way >= DEPTH || self.reclaim.blanks_left == 0 {
+            if victim.under_way >= depth || self.reclaim.blanks_left == 0 {
                 return;
             }
             if room {

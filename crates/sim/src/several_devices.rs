@@ -1,0 +1,328 @@
+//! Pools of several modelled devices, in virtual time: how fast they take writes, how long a synced write takes, and how
+//! it goes while a second copy is made anew. The engine is the real one. Nothing is destaged but while too few devices are
+//! left for two copies, or where a pool is short of room: the origin is [`Network::VOLUME_200`].
+//!
+//! Keeps true: the same load gives the same figures, to the nanosecond. A request counts when it is answered, and each
+//! answer must be right: nothing fails here but the device that is lost, and no request may notice that.
+
+use std::collections::BTreeMap;
+
+use headpond_base::{BLOCK_U64, MemberId, Nanos, ObjectId, Redundancy, UnixNanos};
+use headpond_engine::{Config, Reply, Request, RequestId, Treatment};
+use headpond_format::{Geometry, Member, MemberName};
+use headpond_models::Network;
+
+use crate::machine::{Contents, Machine, Parts, some_data};
+use crate::modelled_flash::{DeviceModel, FlashModel};
+use crate::rng::{Rng, mix};
+
+/// Bytes of a page: what is written and read at once, if nothing else is said.
+const PAGE: u64 = 16 << 10;
+
+/// A lost device is replaced after this.
+const ADDED_AFTER: Nanos = Nanos(Nanos::SECOND.0 / 10);
+
+/// How often it is looked whether all has two copies again.
+const LOOK: Nanos = Nanos(1_000_000);
+
+/// A pool of devices that are alike, of a file that is always cached whole.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DevicePool {
+    /// How many devices.
+    pub devices: u8,
+    /// Each of them.
+    pub model: DeviceModel,
+    /// Bytes of each of them.
+    pub bytes: u64,
+    /// How many have each dirty block.
+    pub redundancy: Redundancy,
+    /// Bytes of the file.
+    pub file: u64,
+    /// The seed of all that is random.
+    pub seed: u64,
+}
+
+impl DevicePool {
+    fn divided(&self) -> (Geometry, Vec<Member>) {
+        let named = (0..self.devices).map(|index| (MemberName([index + 1; 16]), self.bytes));
+        let divided = Geometry::for_members(&named.collect::<Vec<_>>(), None);
+        divided.unwrap_or_else(|error| panic!("devices for a test: {error}"))
+    }
+
+    /// One of the devices, or one more that is like them.
+    fn device(&self, index: u8) -> (Member, FlashModel) {
+        let row = Member { name: MemberName([index + 1; 16]), ..self.divided().1[0] };
+        (row, FlashModel::Device(self.model, mix(self.seed ^ mix(u64::from(index) + 1))))
+    }
+}
+
+/// Requests that come at a rate of their own, however long they take: the time between two is random.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MixedLoad {
+    /// Reads of random pages a second.
+    pub reads: f64,
+    /// Writes of random pages a second, each of which is answered once it is durable.
+    pub writes: f64,
+}
+
+/// How long requests took, in order of length.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SortedLatencies(Vec<Nanos>);
+
+impl SortedLatencies {
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The time that so many of a thousand do not exceed.
+    ///
+    /// # Panics
+    /// Without any request.
+    #[must_use]
+    pub fn per_mille(&self, per_mille: usize) -> Nanos {
+        self.0[((self.0.len() * per_mille).div_ceil(1000)).max(1) - 1]
+    }
+}
+
+/// How long the requests of a [`MixedLoad`] took.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LoadServed {
+    /// Reads.
+    pub reads: SortedLatencies,
+    /// Synced writes.
+    pub writes: SortedLatencies,
+}
+
+/// How it went before and after a device was lost and another added.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rebuild {
+    /// With all devices.
+    pub quiet: LoadServed,
+    /// From the loss of one until the other was added.
+    pub lost: LoadServed,
+    /// From then until all had two copies again.
+    pub copying: LoadServed,
+    /// Bytes that had one copy after the loss.
+    pub dirty_bytes: u64,
+    /// From when the other device was added until all had two copies again.
+    pub took: Nanos,
+}
+
+/// What a request is, for the counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Read,
+    Write,
+    Other,
+}
+
+/// A pool in use.
+struct Bench {
+    machine: Machine,
+    object: ObjectId,
+    pages: u64,
+    rng: Rng,
+    asked: BTreeMap<RequestId, (Kind, Nanos)>,
+}
+
+/// Nothing is destaged unless it must be.
+fn held(redundancy: Redundancy) -> Config {
+    Config {
+        redundancy,
+        dirty_threshold: 0,
+        flush_period: Config::OFF,
+        idle_flush: None,
+        sequential_cutoff: None,
+        ..Config::default()
+    }
+}
+
+impl Bench {
+    fn new(pool: &DevicePool) -> Self {
+        let members = (0..pool.devices).map(|index| pool.device(index)).collect();
+        let contents = Contents::Alike(some_data());
+        let parts =
+            Parts { geometry: pool.divided().0, members, origin: Network::VOLUME_200, contents, by_block: false };
+        let mut machine = Machine::new(parts, held(pool.redundancy));
+        let object = machine.open(pool.file);
+        let rng = Rng::for_part(pool.seed, 0);
+        Self { machine, object, pages: pool.file / PAGE, rng, asked: BTreeMap::new() }
+    }
+
+    fn note(&mut self, kind: Kind, request: Request) {
+        let now = self.machine.now();
+        self.asked.insert(self.machine.ask(request), (kind, now));
+    }
+
+    fn write(&mut self, offset: u64, bytes: u64, durable: bool) {
+        let data = some_data().slice(0..bytes as usize);
+        let (object, mtime, how) = (self.object, UnixNanos(9), Treatment::default());
+        self.note(Kind::Write, Request::Write { object, offset, data, mtime, durable, how });
+    }
+
+    fn read(&mut self, offset: u64) {
+        let (object, how) = (self.object, Treatment::default());
+        self.note(Kind::Read, Request::Read { object, offset, len: PAGE as u32, how });
+    }
+
+    fn some_page(&mut self) -> u64 {
+        self.rng.below(self.pages) * PAGE
+    }
+
+    /// The requests that were answered since the last call: what each was, when it was asked, and how long it took.
+    fn answered(&mut self) -> Vec<(Kind, Nanos, Nanos)> {
+        let now = self.machine.now();
+        let replies = self.machine.take_replies();
+        let of = |(id, reply): (RequestId, Reply)| {
+            let (kind, since) = self.asked.remove(&id).expect("a request is answered once");
+            let right = match (kind, &reply) {
+                (Kind::Read, Reply::Data(_, served)) => served.miss_blocks == 0,
+                (Kind::Write, Reply::Changed(_)) | (Kind::Other, Reply::Done) => true,
+                _ => false,
+            };
+            assert!(right, "{kind:?} is answered with {reply:?}");
+            (kind, since, now.since(since))
+        };
+        replies.into_iter().map(of).collect()
+    }
+
+    /// Writes each page once, in random order.
+    fn fill(&mut self, depth: usize) {
+        let mut pages: Vec<u64> = (0..self.pages).collect();
+        self.rng.shuffle(&mut pages);
+        while !pages.is_empty() || !self.asked.is_empty() {
+            while self.asked.len() < depth
+                && let Some(page) = pages.pop()
+            {
+                self.write(page * PAGE, PAGE, false);
+            }
+            assert!(self.machine.step(Nanos(u64::MAX)), "a write is answered");
+            self.answered();
+        }
+        let synced = self.machine.ask_and_wait(Request::SyncAll);
+        assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
+    }
+
+    /// Lets the load come until `over`. It is asked once in [`LOOK`].
+    fn under_load(&mut self, load: MixedLoad, mut over: impl FnMut(&Machine) -> bool) -> LoadServed {
+        let LoadServed { mut reads, mut writes } = LoadServed::default();
+        let begun = self.machine.now();
+        let (mut next_read, mut next_write, mut next_look) = (begun, begun, begun.plus(LOOK));
+        loop {
+            let now = self.machine.now();
+            if now >= next_read {
+                next_read = next_read.plus(self.pause(load.reads));
+                let page = self.some_page();
+                self.read(page);
+            } else if now >= next_write {
+                next_write = next_write.plus(self.pause(load.writes));
+                let page = self.some_page();
+                self.write(page, PAGE, true);
+            } else if now >= next_look {
+                next_look = now.plus(LOOK);
+                if over(&self.machine) {
+                    break;
+                }
+            } else {
+                self.machine.step(next_read.min(next_write).min(next_look));
+            }
+            for (kind, since, took) in self.answered() {
+                match kind {
+                    Kind::Read if since >= begun => reads.0.push(took),
+                    Kind::Write if since >= begun => writes.0.push(took),
+                    _ => {}
+                }
+            }
+        }
+        reads.0.sort_unstable();
+        writes.0.sort_unstable();
+        LoadServed { reads, writes }
+    }
+
+    /// The time to the next of so many a second: up to twice the mean.
+    fn pause(&mut self, per_second: f64) -> Nanos {
+        Nanos(self.rng.below((2e9 / per_second) as u64))
+    }
+
+    /// Asks for one more device to be taken in.
+    fn add_device(&mut self, pool: &DevicePool) {
+        let (row, model) = pool.device(pool.devices);
+        let now = self.machine.now();
+        self.asked.insert(self.machine.add(row, model), (Kind::Other, now));
+    }
+
+    /// Dirty bytes that have one copy.
+    fn exposed(machine: &Machine) -> u64 {
+        machine.stats().exposed_blocks * BLOCK_U64
+    }
+}
+
+/// Bytes a second that random writes of pages come to, `depth` of them under way, until `bytes` are durable.
+///
+/// # Panics
+/// If a write fails: none does here.
+#[must_use]
+pub fn write_rate(pool: &DevicePool, depth: usize, bytes: u64) -> f64 {
+    let mut bench = Bench::new(pool);
+    let begun = bench.machine.now();
+    let mut left = bytes / PAGE;
+    while left > 0 || !bench.asked.is_empty() {
+        while left > 0 && bench.asked.len() < depth {
+            let page = bench.some_page();
+            bench.write(page, PAGE, false);
+            left -= 1;
+        }
+        assert!(bench.machine.step(Nanos(u64::MAX)), "a write is answered");
+        bench.answered();
+    }
+    let synced = bench.machine.ask_and_wait(Request::SyncAll);
+    assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
+    bytes as f64 * 1e9 / bench.machine.now().since(begun).0 as f64
+}
+
+/// How long writes of `bytes` take, one after the other, each followed by a sync that is waited for. Both count.
+///
+/// # Panics
+/// If one fails: none does here.
+#[must_use]
+pub fn synced_writes(pool: &DevicePool, bytes: u64, count: usize) -> SortedLatencies {
+    let mut bench = Bench::new(pool);
+    let mut latencies = SortedLatencies::default();
+    for _ in 0..count {
+        let (page, since) = (bench.some_page(), bench.machine.now());
+        bench.write(page, bytes, false);
+        while !bench.asked.is_empty() {
+            bench.machine.step(Nanos(u64::MAX));
+            bench.answered();
+        }
+        let synced = bench.machine.ask_and_wait(Request::Sync { object: bench.object });
+        assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
+        latencies.0.push(bench.machine.now().since(since));
+    }
+    latencies.0.sort_unstable();
+    latencies
+}
+
+/// Makes the whole file dirty, loses a device in the midst of a load, and adds another.
+///
+/// # Panics
+/// If a request fails, or a read goes to the origin: nobody must notice the loss.
+#[must_use]
+pub fn rebuild(pool: &DevicePool, load: MixedLoad, quiet: Nanos) -> Rebuild {
+    let mut bench = Bench::new(pool);
+    bench.fill(64);
+    let for_some_time = |bench: &mut Bench, time: Nanos| {
+        let end = bench.machine.now().plus(time);
+        bench.under_load(load, |machine| machine.now() >= end)
+    };
+    let quiet = for_some_time(&mut bench, quiet);
+    bench.machine.lose(MemberId(0));
+    let lost = for_some_time(&mut bench, ADDED_AFTER);
+    let dirty_bytes = Bench::exposed(&bench.machine);
+    let begun = bench.machine.now();
+    bench.add_device(pool);
+    let copying = bench.under_load(load, |machine| Bench::exposed(machine) == 0);
+    Rebuild { quiet, lost, copying, dirty_bytes, took: bench.machine.now().since(begun) }
+}

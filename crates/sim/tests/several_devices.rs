@@ -1,0 +1,100 @@
+//! Several devices, modelled: what docs/benchmarks.md tells of them. All times are virtual.
+//!
+//! The devices are of no make. A read of theirs waits for all writes before it, which real ones do better.
+
+use headpond_base::{Nanos, Redundancy};
+use headpond_sim::{DeviceModel, DevicePool, MixedLoad, Rebuild, SortedLatencies, rebuild, synced_writes, write_rate};
+
+const MIB: u64 = 1 << 20;
+
+const DEVICE: DeviceModel = DeviceModel {
+    read_rate: 1.5e9,
+    write_rate: 500e6,
+    read: Nanos(80_000),
+    write: Nanos(20_000),
+    sync: Nanos(400_000),
+    sync_spread: 0.25,
+};
+
+const POOL: DevicePool =
+    DevicePool { devices: 1, model: DEVICE, bytes: 256 * MIB, redundancy: Redundancy::None, file: 64 * MIB, seed: 1 };
+
+/// MB a second that a pool takes, of random writes to a quarter of what it has room for. All of that room is written
+/// `times` times.
+fn megabytes(devices: u8, redundancy: Redundancy, bytes: u64, times: f64) -> f64 {
+    let copies = if redundancy == Redundancy::Mirror { 2 } else { 1 };
+    let room = u64::from(devices) * bytes / copies;
+    let pool = DevicePool { devices, redundancy, bytes, file: room / 4, ..POOL };
+    write_rate(&pool, 64, (room as f64 * times) as u64) / 1e6
+}
+
+#[test]
+fn four_devices_take_writes_nearly_four_times_as_fast_as_one() {
+    let fresh = |devices, redundancy| megabytes(devices, redundancy, 256 * MIB, 0.4);
+    let (one, four) = (fresh(1, Redundancy::None), fresh(4, Redundancy::None));
+    println!("writes, not mirrored: 1 device {one:.0} MB/s, 4 devices {four:.0}: {:.2} times", four / one);
+    let (two, pairs) = (fresh(2, Redundancy::Mirror), fresh(4, Redundancy::Mirror));
+    println!("writes, mirrored: 2 devices {two:.0} MB/s, 4 devices {pairs:.0}: {:.2} times", pairs / two);
+    assert!(four >= 3.6 * one && pairs >= 1.8 * two, "{one} {four} {two} {pairs}");
+}
+
+#[test]
+fn in_a_tiny_pool_that_is_written_over_four_devices_are_still_faster_than_two() {
+    let again = |devices| megabytes(devices, Redundancy::None, 128 * MIB, 1.5);
+    let (one, four) = (again(1), again(4));
+    println!("writes, devices of 128 MiB written over: 1 {one:.0} MB/s, 4 {four:.0}: {:.2} times", four / one);
+    assert!(four >= 2.0 * one, "{one} {four}");
+}
+
+#[test]
+fn a_mirrored_sync_takes_little_longer_than_that_of_one_device() {
+    for (spread, wanted) in [(0.25, 1.15), (0.5, 1.25)] {
+        for bytes in [4 << 10, 16 << 10] {
+            let one = DevicePool { model: DeviceModel { sync_spread: spread, ..DEVICE }, ..POOL };
+            let two = DevicePool { devices: 2, redundancy: Redundancy::Mirror, ..one };
+            let [one, two] = [one, two].map(|pool| synced_writes(&pool, bytes, 2000));
+            let [median, slow] = [500, 990].map(|per_mille| ratio(&two, &one, per_mille));
+            println!(
+                "write of {} KiB and sync, syncs +-{:.0} %: median {:.0} us, mirrored {:.0}: {median:.3} times; p99 {slow:.3}",
+                bytes >> 10,
+                spread * 100.0,
+                micros(&one, 500),
+                micros(&two, 500)
+            );
+            assert!(median <= wanted && slow <= 1.15, "{median} {slow}");
+        }
+    }
+}
+
+#[test]
+fn a_second_copy_is_made_anew_at_more_than_half_a_devices_rate_beside_a_load() {
+    let pool = DevicePool { devices: 2, bytes: 1024 * MIB, redundancy: Redundancy::Mirror, file: 512 * MIB, ..POOL };
+    let load = MixedLoad { reads: 4000.0, writes: 500.0 };
+    let Rebuild { quiet, lost, copying, dirty_bytes, took } = rebuild(&pool, load, Nanos(3 * Nanos::SECOND.0));
+    for (phase, served) in [("after the loss", &lost), ("while copying", &copying)] {
+        let kinds = [("read hits", &quiet.reads, &served.reads), ("synced writes", &quiet.writes, &served.writes)];
+        for (kind, before, during) in kinds {
+            print!("{kind} {phase}, {} of them, before and then:", during.count());
+            for (name, per_mille) in [("median", 500), ("p99", 990), ("p99.9", 999)] {
+                let (before_micros, during_micros) = (micros(before, per_mille), micros(during, per_mille));
+                let times = ratio(during, before, per_mille);
+                print!(" {name} {before_micros:.0} {during_micros:.0} us ({times:.2} times)");
+            }
+            println!();
+            // Three times what it was before is wanted of the p99.9, and missed: see docs/benchmarks.md.
+            assert!(micros(during, 1000) <= 10_000.0, "{kind} {phase}: {}", micros(during, 1000));
+        }
+    }
+    let (seconds, bytes) = (took.0 as f64 / 1e9, dirty_bytes as f64);
+    println!("{:.0} MiB copied in {seconds:.2} s: {:.0} MB/s", bytes / MIB as f64, bytes / seconds / 1e6);
+    // Without the 10 s more that would be allowed.
+    assert!(seconds <= bytes / (DEVICE.write_rate / 2.0), "{seconds} s for {bytes}");
+}
+
+fn micros(latencies: &SortedLatencies, per_mille: usize) -> f64 {
+    latencies.per_mille(per_mille).0 as f64 / 1e3
+}
+
+fn ratio(one: &SortedLatencies, other: &SortedLatencies, per_mille: usize) -> f64 {
+    micros(one, per_mille) / micros(other, per_mille)
+}
