@@ -34,6 +34,9 @@ struct Joint {
     failed: Option<Errno>,
 }
 
+/// An older sync counts less in the mean: by this share for each later one.
+const SYNCS_REMEMBERED: u64 = 16;
+
 /// Owned by the engine.
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -42,6 +45,10 @@ pub(crate) struct Outbox {
     under_way: HashMap<Ticket, (Purpose, Option<MemberId>), BuildHasherDefault<Spread>>,
     /// Empty in a pool of one member.
     joint: Vec<Joint>,
+    /// The syncs of flash that are under way, each with its begin.
+    syncs: Vec<(Ticket, MemberId, Nanos)>,
+    /// How long the syncs of each member took lately: a fading mean.
+    sync_times: Vec<(MemberId, Nanos)>,
     next: u64,
     /// What was asked of flash and origin; nothing else is counted here.
     asked: Stats,
@@ -68,6 +75,9 @@ impl Outbox {
         count(&mut self.asked, &effect);
         self.origin_costs.started(ticket, &effect, foreground, self.now);
         let member = changed_by(&effect);
+        if let Effect::FlashSync { member, .. } = effect {
+            self.syncs.push((ticket, member, self.now));
+        }
         self.effects.push(effect);
         (ticket, member)
     }
@@ -98,6 +108,7 @@ impl Outbox {
     /// When no such effect is under way.
     pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Answered {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
+        self.note_sync_time(ticket);
         let errno = if let Outcome::Failed(errno) = outcome { Some(errno) } else { None };
         if let Some((purpose, member)) = self.under_way.remove(&ticket) {
             return Answered { refused: member.zip(errno), ended: Some((purpose, outcome)) };
@@ -114,6 +125,21 @@ impl Outbox {
         }
         let Joint { purpose, failed, .. } = self.joint.swap_remove(place);
         Answered { refused, ended: Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed))) }
+    }
+
+    fn note_sync_time(&mut self, ticket: Ticket) {
+        let Some(at) = self.syncs.iter().position(|(other, ..)| *other == ticket) else { return };
+        let (_, member, since) = self.syncs.swap_remove(at);
+        let took = self.now.since(since);
+        match self.sync_times.iter_mut().find(|(other, _)| *other == member) {
+            Some((_, mean)) => mean.0 = mean.0 - mean.0 / SYNCS_REMEMBERED + took.0 / SYNCS_REMEMBERED,
+            None => self.sync_times.push((member, took)),
+        }
+    }
+
+    /// How long a sync of a member took lately. None before the first.
+    pub(crate) fn sync_time(&self, member: MemberId) -> Option<Nanos> {
+        self.sync_times.iter().find(|(other, _)| *other == member).map(|(_, mean)| *mean)
     }
 
     /// What the origin charges.

@@ -13,6 +13,9 @@ use headpond_format::{Address, Member, SegmentState};
 use crate::log::Log;
 use crate::mutation::Mutation;
 
+/// Reads of so many blocks of a segment go to one of its copies, those of the next to the other: 256 KiB.
+const READS_SPAN: u64 = 64;
+
 impl Log {
     /// A pool that can open no more segments than this, or pairs of them, has no room for data beside its reserves.
     pub const SEGMENTS_LEAST: usize = 12;
@@ -149,7 +152,8 @@ impl Log {
 
     /// Where a read of this location should go, the `attempt`-th, from 0. `None`: no further place is worth a try.
     ///
-    /// A place on a member that works comes first. A lone place is tried twice.
+    /// A place on a member that works comes first. Of two, each has its turn, so that both members share the reads. A
+    /// lone place is tried twice.
     ///
     /// # Panics
     /// When the location is in no segment.
@@ -161,7 +165,8 @@ impl Log {
         match second {
             None => (attempt < 2).then_some(first),
             Some(second) => {
-                let second_first = !self.health.works(first.member) && self.health.works(second.member);
+                let works = [first, second].map(|place| self.health.works(place.member));
+                let second_first = if works[0] == works[1] { location.0 / READS_SPAN % 2 == 1 } else { works[1] };
                 let places = if second_first { [second, first] } else { [first, second] };
                 places.get(attempt).copied()
             }

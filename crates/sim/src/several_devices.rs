@@ -282,6 +282,28 @@ pub fn write_rate(pool: &DevicePool, depth: usize, bytes: u64) -> f64 {
     bytes as f64 * 1e9 / bench.machine.now().since(begun).0 as f64
 }
 
+/// Bytes a second that random read hits of pages come to, `depth` of them under way, until `count` are answered.
+///
+/// # Panics
+/// If a read fails, or goes to the origin: none does here.
+#[must_use]
+pub fn read_rate(pool: &DevicePool, depth: usize, count: u64) -> f64 {
+    let mut bench = Bench::new(pool);
+    bench.fill(64);
+    let begun = bench.machine.now();
+    let mut left = count;
+    while left > 0 || !bench.asked.is_empty() {
+        while left > 0 && bench.asked.len() < depth {
+            let page = bench.some_page();
+            bench.read(page);
+            left -= 1;
+        }
+        assert!(bench.machine.step(Nanos(u64::MAX)), "a read is answered");
+        bench.answered();
+    }
+    (count * PAGE) as f64 * 1e9 / bench.machine.now().since(begun).0 as f64
+}
+
 /// How long writes of `bytes` take, one after the other, each followed by a sync that is waited for. Both count.
 ///
 /// # Panics

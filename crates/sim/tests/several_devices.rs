@@ -3,7 +3,9 @@
 //! The devices are of no make. A read of theirs waits for all writes before it, which real ones do better.
 
 use headpond_base::{Nanos, Redundancy};
-use headpond_sim::{DeviceModel, DevicePool, MixedLoad, Rebuild, SortedLatencies, rebuild, synced_writes, write_rate};
+use headpond_sim::{
+    DeviceModel, DevicePool, MixedLoad, Rebuild, SortedLatencies, read_rate, rebuild, synced_writes, write_rate,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -36,6 +38,14 @@ fn four_devices_take_writes_nearly_four_times_as_fast_as_one() {
     let (two, pairs) = (fresh(2, Redundancy::Mirror), fresh(4, Redundancy::Mirror));
     println!("writes, mirrored: 2 devices {two:.0} MB/s, 4 devices {pairs:.0}: {:.2} times", pairs / two);
     assert!(four >= 3.6 * one && pairs >= 1.8 * two, "{one} {four} {two} {pairs}");
+}
+
+#[test]
+fn both_copies_of_what_is_mirrored_are_read() {
+    let rate = |devices, redundancy| read_rate(&DevicePool { devices, redundancy, ..POOL }, 64, 20_000) / 1e6;
+    let (one, two) = (rate(1, Redundancy::None), rate(2, Redundancy::Mirror));
+    println!("read hits: 1 device {one:.0} MB/s, 2 mirrored {two:.0}: {:.2} times", two / one);
+    assert!(two >= 1.8 * one, "{one} {two}");
 }
 
 #[test]

@@ -101,6 +101,29 @@ fn one_of_two_devices_fails_under_load_and_no_program_sees_it() {
 }
 
 #[test]
+fn a_device_that_is_much_slower_than_the_other_is_named() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(1 << 20, 1));
+    assert_eq!(pool_status(&pond)["actions"].as_array().unwrap().len(), 0, "{}", pool_status(&pond));
+    fault(&pond, "flash2", "delay=200");
+    wait_until("the slow device is named", || {
+        write_and_sync(&path, &pattern(4096, 2));
+        let status = pool_status(&pond);
+        status["actions"][0]
+            .as_str()
+            .is_some_and(|action| action.contains("flash2 takes") && action.contains("replace"))
+    });
+    let status = pool_status(&pond);
+    let sync = |member: usize| status["members"][member]["sync_seconds"].as_f64().unwrap();
+    assert!(sync(1) > 8.0 * sync(0), "{status}");
+    assert_eq!(status["state"], "ONLINE", "nothing is lost");
+    fault(&pond, "flash2", "none");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn a_pool_starts_without_a_device_loudly_and_does_not_believe_it_when_it_comes_back() {
     let mut pond = Pond::new();
     let path = pond.mnt().join("file");

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
+use headpond_base::{BLOCK_U64, Errno, MemberId, Nanos, Redundancy};
 use headpond_format::{MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
@@ -129,6 +129,7 @@ impl Service {
             dirty_bytes: bytes(shown.dirty_blocks),
             free_bytes: if is_gone { 0 } else { shown.free_segments * self.members.segment_bytes() },
             errors: seen.errors,
+            sync_seconds: shown.sync_time.filter(|_| !is_gone).map(|time| time.0 as f64 / 1e9),
         }
     }
 
@@ -158,6 +159,12 @@ impl Service {
             actions
                 .push(format!("{flash} is offline. To give it back to the pool: headpond pool online {mnt} {flash}"));
         }
+        actions.extend(laggard(seen).map(|(slow, times)| {
+            let flash = slow.path.display();
+            format!(
+                "{flash} takes {times:.0} times as long for a sync as the others, and each mirrored sync waits for it. To put another device in its place: headpond pool replace {mnt} {flash} FLASH"
+            )
+        }));
         let in_use = seen.iter().filter(|member| member.state == SeenState::Online).count();
         if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy == Redundancy::Mirror {
             actions.push(format!(
@@ -486,6 +493,21 @@ impl Service {
 enum Stopped {
     Cancelled,
     Failed(String),
+}
+
+/// A device is an outlier if its syncs take so many times as long as those of any other, and as long as this.
+const LAGS: f64 = 8.0;
+const LAGS_FROM: Nanos = Nanos(5 * Nanos::MILLISECOND.0);
+
+/// The device whose syncs are an outlier, if there is one, and how many times as long as the next they take.
+fn laggard(seen: &[SeenMember]) -> Option<(&SeenMember, f64)> {
+    let online = seen.iter().filter(|member| member.state == SeenState::Online);
+    let mut times: Vec<(Nanos, &SeenMember)> =
+        online.filter_map(|member| Some((member.shown.sync_time?, member))).collect();
+    times.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    let [(slowest, member), (next, _), ..] = times[..] else { return None };
+    let ratio = slowest.0 as f64 / next.0.max(1) as f64;
+    (ratio >= LAGS && slowest >= LAGS_FROM).then_some((member, ratio))
 }
 
 /// How long a change waits before it asks again whether the one before is over.

@@ -100,7 +100,7 @@ pub struct PoolShown {
 }
 
 /// A device of a pool.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolMemberShown {
     /// Its number in the pool.
@@ -121,6 +121,8 @@ pub struct PoolMemberShown {
     pub free_bytes: u64,
     /// Operations that failed in this use.
     pub errors: u64,
+    /// How long its syncs took lately, in seconds; none before the first.
+    pub sync_seconds: Option<f64>,
 }
 
 /// A change of a pool's devices.
@@ -192,21 +194,25 @@ impl fmt::Display for PoolShown {
         for action in &self.actions {
             row("action", action)?;
         }
-        let head = ["flash", "state", "size", "reserve", "used", "dirty", "free", "errors"].map(str::to_owned).to_vec();
+        let head = ["flash", "state", "size", "reserve", "used", "dirty", "free", "sync", "errors"]
+            .map(str::to_owned)
+            .to_vec();
+        let columns = head.len();
         let rows = self.members.iter().map(|member| {
-            let PoolMemberShown { flash, state, size_bytes, reserve_bytes, errors, .. } = member;
+            let PoolMemberShown { flash, state, size_bytes, reserve_bytes, errors, sync_seconds, .. } = member;
             let path =
                 if flash == Path::new("") { format!("member {}", member.member) } else { flash.display().to_string() };
             let held = [&member.used_bytes, &member.dirty_bytes, &member.free_bytes];
             let sizes = [size_bytes, reserve_bytes].into_iter().chain(held).map(|bytes| Size(*bytes).to_string());
             let mut row = vec![path, state.clone()];
             row.extend(sizes);
+            row.push(sync_seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.1} ms", seconds * 1e3)));
             row.push(errors.to_string());
             row
         });
         let table: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
         let widths: Vec<usize> =
-            (0..8).map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+            (0..columns).map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
         for row in &table {
             let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
                 0 | 1 => format!("{cell:<width$}"),
@@ -251,6 +257,7 @@ mod tests {
             used_bytes: 2 << 30,
             dirty_bytes: 1 << 20,
             errors: 7,
+            sync_seconds: Some(0.0012),
             ..PoolMemberShown::default()
         };
         let mut pool = PoolShown {
@@ -274,7 +281,7 @@ mod tests {
         for part in [
             "removing /nvme/b: 1 MiB of 4 MiB left, 1 KiB/s, 00:01:30 to go",
             "action: headpond pool add /mnt FLASH",
-            "/nvme/a   ONLINE    3 GiB    1 GiB  2 GiB  1 MiB   0 B       7",
+            "/nvme/a   ONLINE    3 GiB    1 GiB  2 GiB  1 MiB   0 B  1.2 ms       7",
             "member 0  UNAVAIL",
         ] {
             assert!(text.contains(part), "'{part}' is missing in:\n{text}");

@@ -1,7 +1,7 @@
 //! What the engine does with its members: it goes on without a lost one, takes another in, and empties one that is to
 //! go.
 
-use headpond_base::{Errno, MemberId, Redundancy};
+use headpond_base::{Errno, MemberId, Nanos, Redundancy};
 use headpond_format::{Member, MemberState, Members, SegmentRow};
 use headpond_log::{Log, Mutation};
 
@@ -33,6 +33,8 @@ pub struct MemberShown {
     pub blocks: u64,
     /// Dirty ones of those.
     pub dirty_blocks: u64,
+    /// How long its syncs took lately; none before the first.
+    pub sync_time: Option<Nanos>,
 }
 
 impl Engine {
@@ -280,6 +282,7 @@ impl Engine {
                 free_segments: segments.free_on(member) as u64,
                 blocks: 0,
                 dirty_blocks: 0,
+                sync_time: self.outbox.sync_time(member),
             })
             .collect();
         for (id, segment) in segments.iter() {
