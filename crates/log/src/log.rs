@@ -153,6 +153,11 @@ impl Log {
         self.filling = filling;
     }
 
+    /// Lets the host stream fill at least so many segments at once from now on: there are more members to keep busy.
+    pub fn widen(&mut self, host_segments: usize) {
+        self.open.widen(host_segments);
+    }
+
     /// The division of the pool.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {

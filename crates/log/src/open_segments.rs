@@ -61,6 +61,12 @@ impl OpenSegments {
         self.of_mut(Stream::Host).places.resize_with(segments, || None);
     }
 
+    /// The host stream may have at least so many open segments from now on.
+    pub(crate) fn widen(&mut self, segments: usize) {
+        let places = &mut self.of_mut(Stream::Host).places;
+        places.resize_with(segments.max(places.len()), || None);
+    }
+
     const fn of(&self, stream: Stream) -> &Rotation {
         &self.streams[stream.index()]
     }

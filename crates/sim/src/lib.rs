@@ -66,6 +66,7 @@ pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
 pub use several_devices::{
     DevicePool, LoadServed, MixedLoad, Rebuild, SortedLatencies, read_rate, rebuild, synced_writes, write_rate,
+    write_rate_after_adding,
 };
 pub use shrink::shrink;
 pub use timed::{Arrival, PAGE, PagedLoad, TimedReport, run_paged};

@@ -253,6 +253,24 @@ impl Bench {
         self.asked.insert(self.machine.add(row, model), (Kind::Other, now));
     }
 
+    /// See [`write_rate`].
+    fn write_rate(&mut self, depth: usize, bytes: u64) -> f64 {
+        let begun = self.machine.now();
+        let mut left = bytes / PAGE;
+        while left > 0 || !self.asked.is_empty() {
+            while left > 0 && self.asked.len() < depth {
+                let page = self.some_page();
+                self.write(page, PAGE, false);
+                left -= 1;
+            }
+            assert!(self.machine.step(Nanos(u64::MAX)), "a write is answered");
+            self.answered();
+        }
+        let synced = self.machine.ask_and_wait(Request::SyncAll);
+        assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
+        bytes as f64 * 1e9 / self.machine.now().since(begun).0 as f64
+    }
+
     /// Dirty bytes that have one copy.
     fn exposed(machine: &Machine) -> u64 {
         machine.stats().exposed_blocks * BLOCK_U64
@@ -265,21 +283,24 @@ impl Bench {
 /// If a write fails: none does here.
 #[must_use]
 pub fn write_rate(pool: &DevicePool, depth: usize, bytes: u64) -> f64 {
+    Bench::new(pool).write_rate(depth, bytes)
+}
+
+/// The same after `more` devices were taken in, one after the other.
+///
+/// # Panics
+/// If a write or a change of the members fails: none does here.
+#[must_use]
+pub fn write_rate_after_adding(pool: &DevicePool, more: u8, depth: usize, bytes: u64) -> f64 {
     let mut bench = Bench::new(pool);
-    let begun = bench.machine.now();
-    let mut left = bytes / PAGE;
-    while left > 0 || !bench.asked.is_empty() {
-        while left > 0 && bench.asked.len() < depth {
-            let page = bench.some_page();
-            bench.write(page, PAGE, false);
-            left -= 1;
+    for devices in pool.devices..pool.devices + more {
+        bench.add_device(&DevicePool { devices, ..*pool });
+        while !bench.asked.is_empty() {
+            assert!(bench.machine.step(Nanos(u64::MAX)), "a device is taken in");
+            bench.answered();
         }
-        assert!(bench.machine.step(Nanos(u64::MAX)), "a write is answered");
-        bench.answered();
     }
-    let synced = bench.machine.ask_and_wait(Request::SyncAll);
-    assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
-    bytes as f64 * 1e9 / bench.machine.now().since(begun).0 as f64
+    bench.write_rate(depth, bytes)
 }
 
 /// Bytes a second that random read hits of pages come to, `depth` of them under way, until `count` are answered.

@@ -5,6 +5,7 @@
 use headpond_base::{Nanos, Redundancy};
 use headpond_sim::{
     DeviceModel, DevicePool, MixedLoad, Rebuild, SortedLatencies, read_rate, rebuild, synced_writes, write_rate,
+    write_rate_after_adding,
 };
 
 const MIB: u64 = 1 << 20;
@@ -38,6 +39,14 @@ fn four_devices_take_writes_nearly_four_times_as_fast_as_one() {
     let (two, pairs) = (fresh(2, Redundancy::Mirror), fresh(4, Redundancy::Mirror));
     println!("writes, mirrored: 2 devices {two:.0} MB/s, 4 devices {pairs:.0}: {:.2} times", pairs / two);
     assert!(four >= 3.6 * one && pairs >= 1.8 * two, "{one} {four} {two} {pairs}");
+}
+
+#[test]
+fn a_device_that_is_added_in_use_widens_the_pool_at_once() {
+    let bytes = 2 * 256 * MIB * 4 / 10;
+    let (one, two) = (write_rate(&POOL, 64, bytes / 2) / 1e6, write_rate_after_adding(&POOL, 1, 64, bytes) / 1e6);
+    println!("writes, not mirrored: 1 device {one:.0} MB/s, another one added {two:.0}: {:.2} times", two / one);
+    assert!(two >= 1.8 * one, "{one} {two}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::sync::mpsc::Sender;
 use headpond_base::{BLOCK_U64, CacheMode, MemberId};
 use headpond_device::{Backend, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
-use headpond_format::MemberState;
+use headpond_format::{MEMBERS_MAX, MemberState};
 use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
 use rustix::fd::{AsFd, OwnedFd};
@@ -347,7 +347,7 @@ impl RunningPool {
 }
 
 /// How many members may have faults in a test, those that come later included.
-const FAULTY_MEMBERS: u16 = 8;
+const FAULTY_MEMBERS: u16 = MEMBERS_MAX as u16;
 
 /// The flash as it is, or with the faults that a test asked for: a layer for each member that there is or may be.
 fn with_faults(reactor: Box<dyn Reactor>, fault: Option<&FaultPlan>) -> (Box<dyn Reactor>, MemberFaults) {

@@ -59,6 +59,12 @@ fn room_of(store: &Store, host_segments: usize) -> (u64, u64) {
     (log.data_blocks(), usable_blocks(log.geometry(), log.segments().usable(), host_segments))
 }
 
+/// How many segments are filled with host writes at once: as many as keep all members busy.
+fn segments_at_once(store: &Store, config: &Config) -> usize {
+    let copies = if store.log().is_to_mirror(config.redundancy) { 2 } else { 1 };
+    config.host_segments.max(store.log().working().len() / copies)
+}
+
 /// The engine of one pool. See the crate's documentation.
 pub struct Engine {
     config: Config,
@@ -87,9 +93,7 @@ pub struct Engine {
 impl Engine {
     fn new(mut store: Store, checkpoints: Checkpoints, membership: Membership, config: Config, now: Nanos) -> Self {
         let early_blocks = config.early_blocks;
-        // With several members, as many segments are filled at once as keep them all busy.
-        let copies = if store.log().is_to_mirror(config.redundancy) { 2 } else { 1 };
-        let host_segments = config.host_segments.max(store.log().working().len() / copies);
+        let host_segments = segments_at_once(&store, &config);
         store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, early_blocks });
         let (data_blocks, usable) = room_of(&store, host_segments);
         let keep = Keep::new(&config, data_blocks, usable, now);
@@ -448,6 +452,7 @@ impl Engine {
 
     /// The pool has another size now.
     fn size_changed(&mut self) {
+        self.store.widen(segments_at_once(&self.store, &self.config));
         let (data_blocks, usable) = room_of(&self.store, self.store.log().host_segments());
         self.keep.resize(data_blocks, usable);
     }

@@ -68,6 +68,11 @@ impl Store {
         self.log.survive_in(second_tail);
     }
 
+    /// The host stream may fill at least so many segments at once from now on.
+    pub(crate) fn widen(&mut self, host_segments: usize) {
+        self.log.widen(host_segments);
+    }
+
     /// How the log fills its segments.
     pub(crate) fn fill(&mut self, filling: FillPolicy) {
         self.log.fill(filling);
