@@ -144,6 +144,32 @@ fn a_device_that_failed_is_replaced_and_dirty_data_has_two_copies_again() {
     pond.unmount(&[]).ok();
 }
 
+/// The next worker knows nothing of what was lost before it.
+#[test]
+fn a_device_that_failed_before_the_worker_died_is_replaced_too() {
+    let mut pond = Pond::new();
+    let second = pond.at("flash2").to_str().unwrap().to_owned();
+    let daemon = pond.mount_foreground(&["--size", SIZE, "--flash", &second, "--test-fault", "none"]);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(2 << 20, 1));
+    let (old, new) = (pond.at("flash"), pond.at("flash3"));
+    let size = ["--size", SIZE].map(AsRef::as_ref);
+    let wrong = pond.at("wrong");
+    pool(&pond, "replace", &[&[wrong.as_os_str(), new.as_os_str()][..], &size].concat()).refused(2, &["is no device"]);
+    fault(&pond, "flash", "cut");
+    write_and_sync(&path, &pattern(2 << 20, 2));
+    wait_until("it is lost", || pool_status(&pond)["members"][0]["state"] == "FAULTED");
+    wait_until("its end is noted", || pond.log().contains("is out of the pool"));
+    let before = pond.status()["pid"].clone();
+    pond.kill_worker(daemon);
+    wait_until("another worker serves", || pond.status()["pid"] != before);
+    pool(&pond, "replace", &[&[old.as_os_str(), new.as_os_str()][..], &size].concat()).ok();
+    pool(&pond, "wait", &[]).ok();
+    assert_eq!(pool_status(&pond)["state"], "ONLINE");
+    assert!(fs::read(&path).unwrap() == pattern(2 << 20, 2));
+    pond.unmount(&[]).ok();
+}
+
 #[test]
 fn a_device_is_taken_offline_under_load_and_given_back() {
     let pond = Pond::new();

@@ -30,7 +30,7 @@ pub(crate) const POOL: &str = "pool";
 enum Planned {
     Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Remove { member: MemberId, flash: PathBuf },
-    Replace { old: MemberId, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
+    Replace { old: Option<MemberId>, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Offline { member: MemberId, flash: PathBuf },
     Online { was: MemberId, flash: PathBuf, reserve: Reserve },
     Grow { member: MemberId, flash: PathBuf, bytes: u64 },
@@ -288,8 +288,12 @@ impl Service {
                 Planned::Online { was, flash, reserve }
             }
             PoolChange::Replace { old, new, size, reserve, format } => {
-                let old = members.find(old.as_deref())?;
-                let was = members.devices().path_of(old);
+                let (old, was) = match (members.find(old.as_deref()), old) {
+                    (Ok(member), _) => (Some(member), members.devices().path_of(member)),
+                    // What was lost before this worker began is known to nobody.
+                    (Err(_), Some(path)) if self.lacks_a_device() => (None, path),
+                    (Err(refusal), _) => return Err(refusal),
+                };
                 Planned::Replace { old, was, new, size: size.map(Size), reserve, format }
             }
             PoolChange::Grow { flash, bytes } => {
@@ -316,6 +320,13 @@ impl Service {
                 Planned::Shrink { member, flash, bytes }
             }
         })
+    }
+
+    /// Whether dirty data should have two copies, and one device is left of several.
+    fn lacks_a_device(&self) -> bool {
+        let had_several = self.handle.stats().members.len() > 1;
+        let mirrors = self.settings().config().redundancy == Redundancy::Mirror;
+        mirrors && had_several && self.members.in_use().len() == 1
     }
 
     /// A device whose size is to change, where it lies, and its size.
@@ -408,12 +419,14 @@ impl Service {
             Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Replace { old, was, .. } => {
                 add(opened)?;
-                if members.counts(old) {
-                    return remove(members, old, &was);
+                match old {
+                    Some(old) if members.counts(old) => remove(members, old, &was),
+                    // One that failed is out already.
+                    _ => {
+                        members.is_made_up_for(old);
+                        Ok(())
+                    }
                 }
-                // One that failed is out already.
-                members.is_made_up_for(Some(old));
-                Ok(())
             }
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
             Planned::Shrink { member, flash, bytes } => {
@@ -447,7 +460,8 @@ impl Service {
                 )
             }
             Planned::Remove { member, .. } => moves(*member),
-            Planned::Replace { old, .. } => moves(*old),
+            Planned::Replace { old: Some(old), .. } => moves(*old),
+            Planned::Replace { old: None, .. } => "the pool takes new data on it; nothing is moved".to_owned(),
             Planned::Shrink { .. } => {
                 "dirty data at its end moves forward, to the others or to the origin; what is clean there is dropped"
                     .to_owned()
