@@ -29,8 +29,9 @@ pub fn run(simulator: Simulator) -> ExitCode {
     let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);
-    // Tests of one crate start the binary of another, which cargo does not build for them.
-    step(&mut report, "programs", cargo(&["build", "-q", "--workspace", "--bins"]));
+    // Tests of one crate start the binary of another, which cargo does not build for them. In the profile of the tests,
+    // so that nothing is built twice.
+    step(&mut report, "programs", cargo(&["build", "-q", "--workspace", "--bins", "--profile", "test"]));
     tests(&mut report, cargo(&["test", "--workspace", "--no-fail-fast"]));
     if simulator == Simulator::Run {
         simulate(&mut report);
