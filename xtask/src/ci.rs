@@ -29,9 +29,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);
-    // Tests of one crate start the binary of another, which cargo does not build for them. In the profile of the tests,
-    // so that nothing is built twice.
-    step(&mut report, "programs", cargo(&["build", "-q", "--workspace", "--bins", "--profile", "test"]));
+    // Tests of one crate start the program of another. Cargo builds them all first, as each has tests of its own.
     tests(&mut report, cargo(&["test", "--workspace", "--no-fail-fast"]));
     if simulator == Simulator::Run {
         simulate(&mut report);
