@@ -9,7 +9,7 @@
 //! - After a crash the list of members is the old one or the new one, and a change that was answered is in it.
 
 use headpond_base::{BufMut, MemberId};
-use headpond_engine::{MembersChange, Request, RequestId, heal_superblock};
+use headpond_engine::{MembersChange, Request, heal_superblock};
 use headpond_format::{Address, Member, MemberName, MemberState};
 
 use crate::devices::{AsIs, Device, Health};
@@ -103,12 +103,7 @@ impl Sim<'_> {
     }
 
     fn ask_members(&mut self, change: Change, request: Request) -> Result<(), String> {
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        self.world.trace(|| format!("ask   {id:?} {change:?} {request:?}"));
-        self.requests.insert(id, Asked::Members { change });
-        self.world.submit(id, request)?;
-        self.answers()
+        self.ask(Asked::Members { change }, request).map(drop)
     }
 
     /// Adds a device: a new one, or an old one with all that is on it.

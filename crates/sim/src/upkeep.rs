@@ -4,7 +4,7 @@
 //! rotten on one member alone, must not call any block lost. A device that was taken offline is pulled out as soon as
 //! that is answered.
 
-use headpond_engine::{MembersChange, Request, RequestId};
+use headpond_engine::{MembersChange, Request};
 
 use crate::devices::Health;
 use crate::rng::Rng;
@@ -38,12 +38,7 @@ impl Sim<'_> {
         } else {
             (Asked::Scrub { mirrors: self.world.is_covered() && !self.damaged }, Request::Scrub)
         };
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        self.world.trace(|| format!("ask   {id:?} {request:?}"));
-        self.requests.insert(id, asked);
-        self.world.submit(id, request)?;
-        self.answers()
+        self.ask(asked, request).map(drop)
     }
 
     /// A scrub has read everything.
