@@ -12,7 +12,7 @@ mod trace;
 
 use std::fmt;
 
-use headpond_check::Report;
+use headpond_check::{Conclusion, Report};
 
 use crate::input::Input;
 use crate::subject::{Base, PlantedBug, Told};
@@ -74,6 +74,17 @@ fn told<T>(decoded: Result<T, headpond_format::Damage>) -> Told {
 /// Removes numbers: verdicts that differ only in numbers are alike.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+/// What became of a pool that was taken into use. `has_conflict`: the origin had changed, as it seemed.
+fn used(report: &Report, has_conflict: bool) -> Told {
+    let verdict = match report.verdict {
+        _ if has_conflict => "conflict",
+        Conclusion::Sound => "sound",
+        Conclusion::Harmless => "harmless",
+        Conclusion::Loss | Conclusion::Refused => "loss",
+    };
+    Told { verdict, words: words(verdict, report) }
 }
 
 /// What an examination found, without numbers.

@@ -13,7 +13,7 @@ use headpond_base::BLOCK;
 use headpond_check::{Conclusion, Report, examine};
 use headpond_engine::recover_mutated;
 
-use super::{without_numbers, words};
+use super::{used, without_numbers};
 use crate::devices::{Devices, MemoryFlash};
 use crate::history::Found;
 use crate::input::{Edit, Input};
@@ -58,13 +58,7 @@ pub(super) fn run(input: &Input, bytes: Vec<u8>, planted: PlantedBug) -> Result<
         check_what_is_served(input, &made, &report, &found, conflicts.is_empty())?;
     }
     world.use_it(&mut seed)?;
-    let verdict = match report.verdict {
-        _ if !conflicts.is_empty() => "conflict",
-        Conclusion::Sound => "sound",
-        Conclusion::Harmless => "harmless",
-        Conclusion::Loss | Conclusion::Refused => "loss",
-    };
-    Ok(Told { verdict, words: words(verdict, &report) })
+    Ok(used(&report, !conflicts.is_empty()))
 }
 
 fn check_what_is_served(

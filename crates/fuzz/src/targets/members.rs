@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use headpond_check::{Conclusion, Report, examine_members};
 use headpond_engine::{Present, recover_members};
 
-use super::{without_numbers, words};
+use super::{used, without_numbers};
 use crate::devices::{Devices, MemoryFlash, given};
 use crate::history::Found;
 use crate::input::{DeviceEdit, Input};
@@ -82,13 +82,7 @@ pub(super) fn run(input: &Input, bytes: &[u8], planted: PlantedBug) -> Result<To
         }
     }
     world.use_it(&mut seed)?;
-    let verdict = match report.verdict {
-        _ if !conflicts.is_empty() => "conflict",
-        Conclusion::Sound => "sound",
-        Conclusion::Harmless => "harmless",
-        Conclusion::Loss | Conclusion::Refused => "loss",
-    };
-    Ok(Told { verdict, words: words(verdict, &report) })
+    Ok(used(&report, !conflicts.is_empty()))
 }
 
 /// The devices as they are given to a start.
