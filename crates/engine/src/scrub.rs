@@ -6,7 +6,7 @@
 //! A segment is read in large pieces, in the order of its bytes. What is damaged, after a second try:
 //! - a clean block is dropped: the origin has it;
 //! - a dirty block whose other copy is good is made good by reclaim, which empties a segment whose copies differ;
-//! - a dirty block without a good copy is lost. It stays an error to who reads it, and is told with its file.
+//! - a dirty block without a good copy is lost. Reads of it fail, and the scrub names its file.
 //!
 //! Invariants:
 //! - Only what was sealed when it began is read, and of that only what is durable.
@@ -34,7 +34,7 @@ const DEPTH: u32 = 4;
 const READ_BLOCKS: u64 = (1 << 20) / BLOCK_U64;
 /// Between pieces of one read there may be so much that is of no use.
 const GAP_BLOCKS: u64 = 16;
-/// As many lost blocks are told one by one.
+/// The most lost blocks that are named one by one.
 const LOST_TOLD: usize = 16;
 
 /// How far a scrub is, or how the last one ended.
@@ -146,8 +146,8 @@ impl Scrub {
         self.run.as_ref().map(|run| run.paused_until).filter(|until| *until > now)
     }
 
-    /// Ends it early: who asked for it.
-    pub(crate) fn cancel(&mut self) -> Option<RequestId> {
+    /// Ends it: who asked for it.
+    pub(crate) fn end(&mut self) -> Option<RequestId> {
         let run = self.run.take()?;
         if let Some(shown) = &mut self.shown {
             shown.running = false;
@@ -187,7 +187,7 @@ impl Scrubbing<'_> {
             let run = self.scrub.run.as_mut()?;
             let Some(visit) = &mut run.visit else {
                 if run.left.is_empty() {
-                    return self.scrub.cancel();
+                    return self.scrub.end();
                 }
                 // One that was sealed just now may still be on its way to flash.
                 let is_written = |(id, _): &(SegmentId, Generation)| !self.store.log().is_being_written(*id);
@@ -291,8 +291,6 @@ impl Scrubbing<'_> {
                 let mut pieces = match self.store.contents(segment, len, outcome) {
                     Contents::Behind(needed) => return self.read_footer(visit, segment, needed),
                     Contents::Pieces(pieces) => pieces,
-                    // One that was open at a crash has none.
-                    Contents::Unknown => self.store.contents_by_map(segment),
                 };
                 pieces.retain(|piece| piece.form != Form::Blank);
                 pieces.sort_by_key(|piece| std::cmp::Reverse(place_of(piece)));

@@ -114,16 +114,15 @@ impl Engine {
             MembersChange::Shrink { member, bytes } => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
                 let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
-                let left = self.store.log().segments().usable() + used as usize - row.used as usize;
-                if used == 0 || used >= row.used || left < Log::SEGMENTS_LEAST {
+                if used == 0 || used >= row.used || !self.can_do_without(row.used - used) {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, used);
             }
             MembersChange::Remove(member) => {
                 let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
-                let open = if row.state == MemberState::InUse { row.used as usize } else { 0 };
-                if self.store.log().segments().usable() - open < Log::SEGMENTS_LEAST {
+                let open = if row.state == MemberState::InUse { row.used } else { 0 };
+                if !self.can_do_without(open) {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, 0);
@@ -133,8 +132,7 @@ impl Engine {
             }
             MembersChange::Offline(member) => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
-                let left = self.store.log().segments().usable().saturating_sub(row.used as usize);
-                if self.config.redundancy == Redundancy::None || left < Log::SEGMENTS_LEAST {
+                if self.config.redundancy == Redundancy::None || !self.can_do_without(row.used) {
                     return Err(Errno::INVAL);
                 }
                 if self.exposed_blocks() > 0 {
@@ -144,6 +142,11 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether the pool has room to work without so many slots that take new segments.
+    fn can_do_without(&self, slots: u32) -> bool {
+        self.store.log().segments().usable().saturating_sub(slots as usize) >= Log::SEGMENTS_LEAST
     }
 
     /// New slots of a member become homes. [`Errno::NOSPC`] if no checkpoint has room for them.

@@ -505,19 +505,19 @@ impl Engine {
 
     /// Ends a scrub early.
     pub(crate) fn cancel_scrub(&mut self, id: RequestId) {
-        let ended = self.end_scrub(Errno::CANCELED);
+        let ended = self.end_scrub();
         self.answer(id, if ended { Reply::Done } else { Reply::Failed(Errno::NOENT) });
     }
 
-    fn end_scrub(&mut self, errno: Errno) -> bool {
-        let asked = self.scrub.cancel();
-        asked.into_iter().for_each(|request| self.answer(request, Reply::Failed(errno)));
+    fn end_scrub(&mut self) -> bool {
+        let asked = self.scrub.end();
+        asked.into_iter().for_each(|request| self.answer(request, Reply::Failed(Errno::CANCELED)));
         asked.is_some()
     }
 
     fn pump_scrub(&mut self) {
         if self.life.is_ending() {
-            self.end_scrub(Errno::CANCELED);
+            self.end_scrub();
         } else if let Some(request) = self.scrubbing().pump() {
             self.answer(request, Reply::Done);
         }

@@ -261,7 +261,6 @@ impl Reclaiming<'_> {
                 let pieces = match self.store.contents(segment, len, &outcome) {
                     Contents::Behind(needed) => return self.read_footer(segment, needed),
                     Contents::Pieces(pieces) => pieces,
-                    Contents::Unknown => self.store.contents_by_map(segment),
                 };
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.pieces = Some(pieces);

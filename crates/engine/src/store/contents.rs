@@ -18,13 +18,11 @@ pub(crate) struct End {
     pub(crate) bytes: usize,
 }
 
-/// What the end of a segment tells.
+/// What a segment holds, as far as its end was read.
 pub(crate) enum Contents {
     /// The footer is longer: so many bytes of the segment's end have it.
     Behind(usize),
     Pieces(Vec<Piece>),
-    /// There is no footer, or none that can be read.
-    Unknown,
 }
 
 impl Store {
@@ -38,15 +36,15 @@ impl Store {
 
     /// What a segment holds, by a read of its last `len` bytes.
     pub(crate) fn contents(&self, segment: SegmentId, len: usize, read: &Outcome) -> Contents {
-        let Outcome::Bytes(bytes) = read else { return Contents::Unknown };
-        if bytes.len() != len {
-            return Contents::Unknown;
-        }
+        let bytes =
+            if let Outcome::Bytes(bytes) = read { Some(bytes).filter(|bytes| bytes.len() == len) } else { None };
         let most = self.log.geometry().segment_bytes as usize;
-        match decode_footer_tail(bytes) {
-            Ok((_, needed)) if needed > len && needed <= most => Contents::Behind(needed.next_multiple_of(BLOCK)),
-            Ok(_) => self.pieces_of(segment, bytes).map_or(Contents::Unknown, Contents::Pieces),
-            Err(_) => Contents::Unknown,
+        match bytes.map(|bytes| decode_footer_tail(bytes)) {
+            Some(Ok((_, needed))) if needed > len && needed <= most => Contents::Behind(needed.next_multiple_of(BLOCK)),
+            _ => {
+                let by_footer = bytes.and_then(|bytes| self.pieces_of(segment, bytes));
+                Contents::Pieces(by_footer.unwrap_or_else(|| self.pieces_by_map(segment)))
+            }
         }
     }
 
@@ -88,7 +86,7 @@ impl Store {
 
     /// What a segment holds, by searching the whole map: for the few segments without a footer,
     /// which were open at a crash.
-    pub(crate) fn contents_by_map(&self, segment: SegmentId) -> Vec<Piece> {
+    fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         for (object, known) in self.objects.iter() {
             for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
