@@ -117,14 +117,8 @@ fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Re
     match daemon.ask_and_wait(&command)? {
         Answer::PoolPlanned { what, effect } => show_plan(&what, &effect, changing),
         Answer::Started { id } if changing.background => {
-            if changing.json {
-                return print_json(&serde_json::json!({ "handle": id }));
-            }
             let mount = mountpoint.display();
-            eprintln!(
-                "begun. To see its progress: headpond pool status {mount}. To wait for it: headpond pool wait {mount}"
-            );
-            Ok(())
+            begun(id, changing, &format!("wait for it: headpond pool wait {mount}"), mountpoint)
         }
         Answer::Started { id } => {
             let quiet = changing.quiet || changing.json;
@@ -137,6 +131,15 @@ fn change_pool(mountpoint: &Path, change: PoolChange, changing: &Changing) -> Re
         }
         _ => Err(confused(&daemon)),
     }
+}
+
+/// An operation goes on in the background. `hint` says what else can be done about it.
+fn begun(id: u64, changing: &Changing, hint: &str, mountpoint: &Path) -> Result<(), Refusal> {
+    if changing.json {
+        return print_json(&serde_json::json!({ "handle": id }));
+    }
+    eprintln!("begun. To see its progress: headpond pool status {}. To {hint}", mountpoint.display());
+    Ok(())
 }
 
 /// What a dry run found.

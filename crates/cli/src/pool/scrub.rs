@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use headpond_control::{Answer, ClientCommand, Daemon, OperationProgress, PoolScrubShown, Refusal, ScrubState, Size};
+use headpond_control::{Answer, ClientCommand, Daemon, OperationProgress, PoolScrubShown, PoolShown, Refusal, Size};
 use indicatif::ProgressBar;
 
 use super::args::Changing;
-use super::ask_pool;
-use super::wait::{BAR, PERIOD};
-use crate::ask::confused;
+use super::begun;
+use super::wait::follow;
+use crate::ask::{ask_pool, confused};
 use crate::output::{print, print_json};
-use crate::progress::{Bar, Interrupt};
+use crate::progress::Bar;
 
 /// Begins a scrub, and waits for its end unless told otherwise.
 pub fn run(mountpoint: &Path, changing: &Changing) -> Result<(), Refusal> {
@@ -24,14 +24,8 @@ pub fn run(mountpoint: &Path, changing: &Changing) -> Result<(), Refusal> {
     }
     let Answer::Started { id } = daemon.ask(&ClientCommand::Scrub)? else { return Err(confused(&daemon)) };
     if changing.background {
-        if changing.json {
-            return print_json(&serde_json::json!({ "handle": id }));
-        }
         let mount = mountpoint.display();
-        eprintln!(
-            "begun. To see its progress: headpond pool status {mount}. To end it: headpond pool scrub {mount} --cancel"
-        );
-        return Ok(());
+        return begun(id, changing, &format!("end it: headpond pool scrub {mount} --cancel"), mountpoint);
     }
     let scrub = wait(&daemon, id, changing)?;
     if changing.json {
@@ -44,41 +38,35 @@ pub fn run(mountpoint: &Path, changing: &Changing) -> Result<(), Refusal> {
 
 /// Waits for the end of a scrub. Returns what it found.
 fn wait(daemon: &Daemon, id: u64, changing: &Changing) -> Result<PoolScrubShown, Refusal> {
-    let (interrupt, mut bar) = (Interrupt::listen(), Bar::new(changing.quiet || changing.json, BAR));
-    loop {
-        if interrupt.came() {
-            let mount = daemon.mountpoint().display();
-            return Err(Refusal::Interrupted(format!(
-                "interrupted: the scrub goes on in the background. To see it: headpond pool status {mount}. To end it: headpond pool scrub {mount} --cancel"
-            )));
+    let (progress, pool) = follow(daemon, id, changing.quiet || changing.json, interrupted, show)?;
+    let scrub = pool.scrub.unwrap_or_default();
+    match progress {
+        OperationProgress::Running | OperationProgress::Done => Ok(scrub),
+        OperationProgress::Cancelled => {
+            let why = format!("the scrub was ended by another command, or by the mount's end: {scrub}");
+            Err(Refusal::Interrupted(why))
         }
-        let Answer::Operation { progress, .. } = daemon.ask(&ClientCommand::Operation { id })? else {
-            return Err(confused(daemon));
-        };
-        let scrub = ask_pool(daemon)?.scrub.unwrap_or_default();
-        match progress {
-            OperationProgress::Running => {
-                let on_bar = |bar: &ProgressBar| {
-                    bar.set_length((scrub.checked_bytes + scrub.left_bytes).max(1));
-                    bar.set_position(scrub.checked_bytes);
-                    bar.set_message(scrub.to_string());
-                };
-                bar.show(on_bar, || scrub.to_string());
-            }
-            OperationProgress::Done if scrub.state == ScrubState::Done => return Ok(scrub),
-            // The numbers are a moment older than the end.
-            OperationProgress::Done => {}
-            OperationProgress::Cancelled => {
-                return Err(Refusal::Interrupted(format!(
-                    "the scrub was ended by another command, or by the mount's end: {scrub}"
-                )));
-            }
-            OperationProgress::Failed(why) => {
-                return Err(Refusal::Failed { doing: "scrub the pool".to_owned(), error: std::io::Error::other(why) });
-            }
+        OperationProgress::Failed(why) => {
+            Err(Refusal::Failed { doing: "scrub the pool".to_owned(), error: std::io::Error::other(why) })
         }
-        std::thread::sleep(PERIOD);
     }
+}
+
+fn interrupted(daemon: &Daemon) -> Refusal {
+    let mount = daemon.mountpoint().display();
+    Refusal::Interrupted(format!(
+        "interrupted: the scrub goes on in the background. To see it: headpond pool status {mount}. To end it: headpond pool scrub {mount} --cancel"
+    ))
+}
+
+fn show(bar: &mut Bar, pool: &PoolShown) {
+    let Some(scrub) = &pool.scrub else { return };
+    let on_bar = |bar: &ProgressBar| {
+        bar.set_length((scrub.checked_bytes + scrub.left_bytes).max(1));
+        bar.set_position(scrub.checked_bytes);
+        bar.set_message(scrub.to_string());
+    };
+    bar.show(on_bar, || scrub.to_string());
 }
 
 /// Ends the scrub that goes on.

@@ -9,16 +9,42 @@ use crate::ask::{ask_pool, confused};
 use crate::progress::{Bar, Interrupt};
 
 /// How often the command asks.
-pub(super) const PERIOD: Duration = Duration::from_millis(200);
+const PERIOD: Duration = Duration::from_millis(200);
 
 /// The bar.
-pub(super) const BAR: &str = "[{bar:30}] {msg}";
+const BAR: &str = "[{bar:30}] {msg}";
 
 /// Waits for the end of a change. Returns how the pool is then.
 ///
 /// # Errors
 /// Why the change failed, or was taken back; or that ctrl-C ended the wait.
 pub fn until_ended(daemon: &Daemon, id: u64, quiet: bool) -> Result<PoolShown, Refusal> {
+    let (progress, pool) = follow(daemon, id, quiet, interrupted, show)?;
+    match progress {
+        OperationProgress::Running | OperationProgress::Done => Ok(pool),
+        OperationProgress::Cancelled => {
+            let why =
+                "another command took it back: the device stays in the pool, and what was moved stays where it is";
+            Err(Refusal::Interrupted(why.to_owned()))
+        }
+        OperationProgress::Failed(why) => {
+            Err(Refusal::Failed { doing: "change the pool".to_owned(), error: std::io::Error::other(why) })
+        }
+    }
+}
+
+/// Waits until an operation is not running any more, and shows it meanwhile. Returns how it ended, and how the pool is
+/// then. `interrupted` says what goes on after ctrl-C.
+///
+/// # Errors
+/// That ctrl-C ended the wait, or what became of the daemon.
+pub(super) fn follow(
+    daemon: &Daemon,
+    id: u64,
+    quiet: bool,
+    interrupted: impl FnOnce(&Daemon) -> Refusal,
+    show: impl Fn(&mut Bar, &PoolShown),
+) -> Result<(OperationProgress, PoolShown), Refusal> {
     let (interrupt, mut bar) = (Interrupt::listen(), Bar::new(quiet, BAR));
     let mut period = Duration::from_millis(5);
     loop {
@@ -29,18 +55,10 @@ pub fn until_ended(daemon: &Daemon, id: u64, quiet: bool) -> Result<PoolShown, R
             return Err(confused(daemon));
         };
         let pool = ask_pool(daemon)?;
-        match progress {
-            OperationProgress::Running => show(&mut bar, &pool),
-            OperationProgress::Done => return Ok(pool),
-            OperationProgress::Cancelled => {
-                let why =
-                    "another command took it back: the device stays in the pool, and what was moved stays where it is";
-                return Err(Refusal::Interrupted(why.to_owned()));
-            }
-            OperationProgress::Failed(why) => {
-                return Err(Refusal::Failed { doing: "change the pool".to_owned(), error: std::io::Error::other(why) });
-            }
+        if progress != OperationProgress::Running {
+            return Ok((progress, pool));
         }
+        show(&mut bar, &pool);
         std::thread::sleep(period);
         period = (period * 2).min(PERIOD);
     }

@@ -189,6 +189,7 @@ fn a_device_is_taken_offline_under_load_and_given_back() {
         assert_eq!((&status["state"], &status["members"][1]["state"]), (&"DEGRADED".into(), &"OFFLINE".into()));
         let action = status["actions"][0].as_str().unwrap();
         assert!(action.contains("headpond pool online"), "{action}");
+        run(["status".as_ref(), pond.mnt().as_os_str()]).refused(0, &["DEGRADED"]);
         // It is free: whatever is done to it.
         OpenOptions::new().write(true).open(pond.at("flash2")).unwrap().write_all_at(&[9; 1 << 20], 1 << 20).unwrap();
         pool(&pond, "offline", &[pond.at("flash").as_os_str()]).refused(1, &["cannot do without it"]);

@@ -390,7 +390,7 @@ impl PoolMembers {
     /// The member that was taken out or lost, and lay at this path.
     pub(crate) fn find_lost(&self, path: &Path) -> Option<MemberId> {
         let stats = self.handle.stats();
-        let is_it = |seen: &SeenMember| seen.path == path && (seen.state.is_lost() || seen.state == SeenState::Offline);
+        let is_it = |seen: &SeenMember| seen.path == path && seen.state.is_missed();
         self.seen(&stats).iter().find(|seen| is_it(seen)).map(|seen| seen.shown.member)
     }
 
@@ -399,13 +399,8 @@ impl PoolMembers {
     pub(crate) fn is_made_up_for(&self, member: Option<MemberId>) {
         let stats = self.handle.stats();
         let seen = self.seen(&stats);
-        let lost = seen.iter().filter(|seen| seen.state.is_lost() || seen.state == SeenState::Offline);
-        let mut lost = lost.map(|seen| seen.shown.member);
-        let found = match member {
-            Some(member) => lost.find(|lost| *lost == member),
-            None => lost.next(),
-        };
-        if let Some(member) = found {
+        let mut missed = seen.iter().filter(|seen| seen.state.is_missed()).map(|seen| seen.shown.member);
+        if let Some(member) = missed.find(|missed| member.is_none_or(|member| member == *missed)) {
             self.offline().remove(&member);
             self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
         }
@@ -472,7 +467,10 @@ impl PoolMembers {
     /// earlier worker began. On a thread of its own: flash and origin may be stuck.
     pub(crate) fn look(&self, stats: &ShardStats) {
         let gone = stats.members.iter().filter(|shown| shown.state == MemberState::Gone);
-        let leaving: Vec<MemberShown> = gone.filter(|shown| self.devices.has(shown.member)).copied().collect();
+        // Who takes one offline lets go of it.
+        let offline = self.offline().clone();
+        let leaves = |shown: &&MemberShown| self.devices.has(shown.member) && !offline.contains(&shown.member);
+        let leaving: Vec<MemberShown> = gone.filter(leaves).copied().collect();
         if leaving.is_empty() || self.letting_go.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -488,9 +486,7 @@ impl PoolMembers {
 
     fn let_go_of(&self, leaving: &[MemberShown]) {
         for shown in leaving {
-            if self.offline().contains(&shown.member) {
-                // Who asked for that lets go of it.
-            } else if !self.leaving().contains(&shown.member) {
+            if !self.leaving().contains(&shown.member) {
                 let path = self.devices.path_of(shown.member);
                 log_line(format_args!(
                     "DEGRADED: {} failed, and is out of the pool. Nothing is lost that another device, or the origin, has. \

@@ -50,6 +50,18 @@ impl Planned {
         }
     }
 
+    /// The device that joins by it: where it lies, the size of a file that is made, what is left unwritten, and whether
+    /// what it holds may be overwritten.
+    fn joins(&self) -> Option<(&Path, Option<Size>, Reserve, bool)> {
+        match self {
+            Self::Add { flash, size, reserve, format } | Self::Replace { new: flash, size, reserve, format, .. } => {
+                Some((flash, *size, *reserve, *format))
+            }
+            Self::Online { flash, reserve, .. } => Some((flash, None, *reserve, false)),
+            Self::Remove { .. } | Self::Offline { .. } | Self::Grow { .. } | Self::Shrink { .. } => None,
+        }
+    }
+
     /// The change as the history tells it once it is done.
     fn done(&self) -> (EventKind, String) {
         match self {
@@ -78,14 +90,13 @@ impl Service {
         let seen = self.members.seen(&stats);
         let exposed_bytes = exposed_blocks(&stats) * BLOCK_U64;
         let failed = stats.engine.flash_failed != 0;
-        let state = state_in_a_word(failed, seen.iter().any(|member| member.state.is_missed()) || exposed_bytes > 0);
         let scrub = self.scrub_shown(&stats, &seen);
         let mut actions = self.actions(&seen, redundancy, failed);
         actions.extend(scrub.as_ref().and_then(|scrub| scrub.action(&self.mountpoint())));
         PoolShown {
             mountpoint: self.mountpoint(),
             pool: self.members.pool.to_string(),
-            state: state.to_owned(),
+            state: self.pool_state(&stats).to_owned(),
             redundancy: redundancy.name().to_owned(),
             size_bytes: self.members.bytes(),
             exposed_bytes,
@@ -98,7 +109,8 @@ impl Service {
 
     /// The state of the pool in a word.
     pub(crate) fn pool_state(&self, stats: &ShardStats) -> &'static str {
-        let degraded = self.members.lost(stats) > 0 || exposed_blocks(stats) > 0;
+        let is_missed = |seen: &SeenMember| seen.state.is_missed();
+        let degraded = self.members.seen(stats).iter().any(is_missed) || exposed_blocks(stats) > 0;
         state_in_a_word(stats.engine.flash_failed != 0, degraded)
     }
 
@@ -220,7 +232,7 @@ impl Service {
             change.total_bytes = total;
             change.left_bytes = left_bytes;
             change.bytes_per_second = (total - left_bytes) as f64 / took.max(0.001);
-            change.left_seconds = (change.bytes_per_second >= 1.0).then(|| left_bytes as f64 / change.bytes_per_second);
+            change.left_seconds = seconds_left(left_bytes, change.bytes_per_second);
         } else {
             *self.emptying.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
         }
@@ -332,35 +344,22 @@ impl Service {
     /// A device whose size is to change, where it lies, and its size.
     fn sized(&self, flash: Option<PathBuf>) -> Result<(MemberId, PathBuf, u64), Refusal> {
         let member = self.members.find(flash.as_deref())?;
-        let device = self.members.devices().all().into_iter().find(|device| device.member == member);
+        let device = self.members.devices().of(member);
         let gone = || Refusal::Usage("that device is out of the pool already".to_owned());
         device.map(|device| (member, device.path, device.bytes)).ok_or_else(gone)
     }
 
     fn carry_out_change(&self, planned: Planned, dry_run: bool, client: Client) {
         let members = &self.members;
-        let opened = match &planned {
-            Planned::Add { flash, size, reserve, format }
-            | Planned::Replace { new: flash, size, reserve, format, .. } => {
-                if let Err(refusal) = self.places.check_another(flash) {
-                    return client.refuse(&refusal);
-                }
-                // Nothing is made for a look.
-                let would_be_made = dry_run && size.is_some() && !flash.exists();
-                if would_be_made {
-                    let (what, effect) = (planned.what(), self.effect_of(&planned));
-                    return client.answer(&Answer::PoolPlanned { what, effect });
-                }
-                match members.open(flash, *size, *reserve, *format) {
-                    Ok(opened) => Some(opened),
-                    Err(refusal) => return client.refuse(&refusal),
-                }
-            }
-            Planned::Online { flash, reserve, .. } => match members.open(flash, None, *reserve, false) {
-                Ok(opened) => Some(opened),
-                Err(refusal) => return client.refuse(&refusal),
-            },
-            Planned::Remove { .. } | Planned::Offline { .. } | Planned::Grow { .. } | Planned::Shrink { .. } => None,
+        let open = |(flash, size, reserve, format): (&Path, Option<Size>, Reserve, bool)| {
+            self.places.check_another(flash)?;
+            // Nothing is made for a look.
+            let would_be_made = dry_run && size.is_some() && !flash.exists();
+            if would_be_made { Ok(None) } else { members.open(flash, size, reserve, format).map(Some) }
+        };
+        let opened = match planned.joins().map_or(Ok(None), open) {
+            Ok(opened) => opened,
+            Err(refusal) => return client.refuse(&refusal),
         };
         if dry_run {
             drop(opened);
@@ -400,34 +399,26 @@ impl Service {
         opened: Option<(crate::pool::HeldFlash, headpond_format::Member)>,
     ) -> Result<(), Stopped> {
         let members = &self.members;
-        let add = |opened: Option<_>| match opened {
-            Some((flash, row)) => members.add(flash, row).map_err(Stopped::Failed),
-            None => Ok(()),
-        };
+        if let Some((flash, row)) = opened {
+            members.add(flash, row).map_err(Stopped::Failed)?;
+        }
         match planned {
-            Planned::Add { .. } => {
-                add(opened)?;
-                members.is_made_up_for(None);
+            Planned::Replace { old: Some(old), was, .. } if members.counts(old) => remove(members, old, &was),
+            // One that failed is out already.
+            Planned::Replace { old: was, .. } => {
+                members.is_made_up_for(was);
                 Ok(())
             }
             Planned::Online { was, .. } => {
-                add(opened)?;
                 members.is_made_up_for(Some(was));
+                Ok(())
+            }
+            Planned::Add { .. } => {
+                members.is_made_up_for(None);
                 Ok(())
             }
             Planned::Remove { member, flash } => remove(members, member, &flash),
             Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
-            Planned::Replace { old, was, .. } => {
-                add(opened)?;
-                match old {
-                    Some(old) if members.counts(old) => remove(members, old, &was),
-                    // One that failed is out already.
-                    _ => {
-                        members.is_made_up_for(old);
-                        Ok(())
-                    }
-                }
-            }
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
             Planned::Shrink { member, flash, bytes } => {
                 members.shrink(member, bytes).map_err(|errno| stopped(&flash, errno))
@@ -439,26 +430,22 @@ impl Service {
     fn effect_of(&self, planned: &Planned) -> String {
         let stats = self.handle.stats();
         let seen = self.members.seen(&stats);
+        let dirty = |member: MemberId| {
+            let found = seen.iter().find(|seen| seen.shown.member == member);
+            Size(found.map_or(0, |seen| seen.shown.dirty_blocks) * BLOCK_U64)
+        };
         let moves = |member: MemberId| {
-            let dirty = seen.iter().find(|seen| seen.shown.member == member).map_or(0, |seen| seen.shown.dirty_blocks);
-            format!(
-                "{} of dirty data move to the others or to the origin; what is clean is dropped",
-                Size(dirty * BLOCK_U64)
-            )
+            format!("{} of dirty data move to the others or to the origin; what is clean is dropped", dirty(member))
         };
         match planned {
             Planned::Add { .. } => "the pool takes new data on it, too; nothing is moved".to_owned(),
             Planned::Online { .. } => {
                 "the pool takes new data on it; nothing that is on it now counts, and nothing is moved".to_owned()
             }
-            Planned::Offline { member, .. } => {
-                let dirty =
-                    seen.iter().find(|seen| seen.shown.member == *member).map_or(0, |seen| seen.shown.dirty_blocks);
-                format!(
-                    "nothing is moved; {} of dirty data have one copy until the others have a second or the origin has them",
-                    Size(dirty * BLOCK_U64)
-                )
-            }
+            Planned::Offline { member, .. } => format!(
+                "nothing is moved; {} of dirty data have one copy until the others have a second or the origin has them",
+                dirty(*member)
+            ),
             Planned::Remove { member, .. } => moves(*member),
             Planned::Replace { old: Some(old), .. } => moves(*old),
             Planned::Replace { old: None, .. } => "the pool takes new data on it; nothing is moved".to_owned(),
@@ -501,6 +488,11 @@ impl Service {
             Err(errno) => Err(Refusal::Usage(format!("the change cannot be taken back: {}", refused(errno)))),
         }
     }
+}
+
+/// How long so many bytes take at a rate, if there is one to speak of.
+pub(super) fn seconds_left(bytes: u64, bytes_per_second: f64) -> Option<f64> {
+    (bytes_per_second >= 1.0).then(|| bytes as f64 / bytes_per_second)
 }
 
 /// Why a change did not come to its end.

@@ -12,6 +12,7 @@ use headpond_shard::ShardStats;
 
 use super::commands::Service;
 use super::members::SeenMember;
+use super::pool::seconds_left;
 use super::protocol::{Answer, OperationProgress};
 use super::scrub_shown::{DamagedDeviceShown, LostBlockShown, PoolScrubShown, ScrubState};
 use crate::history::EventKind;
@@ -91,8 +92,7 @@ impl Service {
             left_bytes: scrub.left_bytes,
             bytes_per_second,
             seconds,
-            left_seconds: (scrub.running && bytes_per_second >= 1.0)
-                .then(|| scrub.left_bytes as f64 / bytes_per_second),
+            left_seconds: seconds_left(scrub.left_bytes, bytes_per_second).filter(|_| scrub.running),
             damaged: damaged.collect(),
             dropped_bytes: scrub.dropped_blocks * BLOCK_U64,
             mended_bytes: scrub.mended_blocks * BLOCK_U64,
