@@ -65,8 +65,7 @@ pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
 pub use several_devices::{
-    DevicePool, LoadServed, MixedLoad, Rebuild, SortedLatencies, read_rate, rebuild, synced_writes, write_rate,
-    write_rate_after_adding,
+    DevicePool, LoadServed, MixedLoad, Rebuild, read_rate, rebuild, synced_writes, write_rate, write_rate_after_adding,
 };
 pub use shrink::shrink;
 pub use timed::{Arrival, PAGE, PagedLoad, TimedReport, run_paged};

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use headpond_base::{BLOCK_U64, MemberId, Nanos, ObjectId, Redundancy, UnixNanos};
 use headpond_engine::{Config, Reply, Request, RequestId, Treatment};
 use headpond_format::{Geometry, Member, MemberName};
+use headpond_measure::Latency;
 use headpond_models::Network;
 
 use crate::machine::{Contents, Machine, Parts, some_data};
@@ -65,38 +66,17 @@ pub struct MixedLoad {
     pub writes: f64,
 }
 
-/// How long requests took, in order of length.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SortedLatencies(Vec<Nanos>);
-
-impl SortedLatencies {
-    /// How many there are.
-    #[must_use]
-    pub const fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The time that so many of a thousand do not exceed.
-    ///
-    /// # Panics
-    /// Without any request.
-    #[must_use]
-    pub fn per_mille(&self, per_mille: usize) -> Nanos {
-        self.0[((self.0.len() * per_mille).div_ceil(1000)).max(1) - 1]
-    }
-}
-
 /// How long the requests of a [`MixedLoad`] took.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadServed {
     /// Reads.
-    pub reads: SortedLatencies,
+    pub reads: Latency,
     /// Synced writes.
-    pub writes: SortedLatencies,
+    pub writes: Latency,
 }
 
 /// How it went before and after a device was lost and another added.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rebuild {
     /// With all devices.
     pub quiet: LoadServed,
@@ -230,14 +210,12 @@ impl Bench {
             }
             for (kind, since, took) in self.answered() {
                 match kind {
-                    Kind::Read if since >= begun => reads.0.push(took),
-                    Kind::Write if since >= begun => writes.0.push(took),
+                    Kind::Read if since >= begun => reads.record(took),
+                    Kind::Write if since >= begun => writes.record(took),
                     _ => {}
                 }
             }
         }
-        reads.0.sort_unstable();
-        writes.0.sort_unstable();
         LoadServed { reads, writes }
     }
 
@@ -330,9 +308,9 @@ pub fn read_rate(pool: &DevicePool, depth: usize, count: u64) -> f64 {
 /// # Panics
 /// If one fails: none does here.
 #[must_use]
-pub fn synced_writes(pool: &DevicePool, bytes: u64, count: usize) -> SortedLatencies {
+pub fn synced_writes(pool: &DevicePool, bytes: u64, count: usize) -> Latency {
     let mut bench = Bench::new(pool);
-    let mut latencies = SortedLatencies::default();
+    let mut latencies = Latency::default();
     for _ in 0..count {
         let (page, since) = (bench.some_page(), bench.machine.now());
         bench.write(page, bytes, false);
@@ -342,9 +320,8 @@ pub fn synced_writes(pool: &DevicePool, bytes: u64, count: usize) -> SortedLaten
         }
         let synced = bench.machine.ask_and_wait(Request::Sync { object: bench.object });
         assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
-        latencies.0.push(bench.machine.now().since(since));
+        latencies.record(bench.machine.now().since(since));
     }
-    latencies.0.sort_unstable();
     latencies
 }
 

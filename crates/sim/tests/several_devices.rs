@@ -3,9 +3,9 @@
 //! The devices are of no make. A read of theirs waits for all writes before it, which real ones do better.
 
 use headpond_base::{Nanos, Redundancy};
+use headpond_measure::Latency;
 use headpond_sim::{
-    DeviceModel, DevicePool, MixedLoad, Rebuild, SortedLatencies, read_rate, rebuild, synced_writes, write_rate,
-    write_rate_after_adding,
+    DeviceModel, DevicePool, MixedLoad, Rebuild, read_rate, rebuild, synced_writes, write_rate, write_rate_after_adding,
 };
 
 const MIB: u64 = 1 << 20;
@@ -110,10 +110,10 @@ fn a_second_copy_is_made_anew_at_more_than_half_a_devices_rate_beside_a_load() {
     assert!(seconds <= bytes / (DEVICE.write_rate / 2.0), "{seconds} s for {bytes}");
 }
 
-fn micros(latencies: &SortedLatencies, per_mille: usize) -> f64 {
-    latencies.per_mille(per_mille).0 as f64 / 1e3
+fn micros(latencies: &Latency, per_mille: usize) -> f64 {
+    latencies.percentile(per_mille as f64 / 1e3).map_or(f64::NAN, |time| time.0 as f64 / 1e3)
 }
 
-fn ratio(one: &SortedLatencies, other: &SortedLatencies, per_mille: usize) -> f64 {
+fn ratio(one: &Latency, other: &Latency, per_mille: usize) -> f64 {
     micros(one, per_mille) / micros(other, per_mille)
 }

@@ -26,7 +26,10 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("recording", &["base", "format"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check", "recording"]),
     ("trace", &["base", "policy", "recording"]),
-    ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace"]),
+    (
+        "sim",
+        &["base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace", "measure"],
+    ),
     ("rules", &["base"]),
     ("door", &["base", "engine", "rules"]),
     ("shard", &["base", "format", "claim", "device", "map", "log", "engine", "door", "recording"]),
