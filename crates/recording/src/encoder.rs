@@ -15,6 +15,8 @@ use crate::ring::Pulled;
 pub struct TraceEncoder {
     /// The number of each process, in the order in which they came.
     processes: HashMap<u32, u16>,
+    /// The last one, and its number: most requests come from the process of the one before.
+    last: (u32, u16),
     /// Requests asked so far, dropped ones included, and those in the trace.
     asked: u64,
     kept: u64,
@@ -31,7 +33,13 @@ impl TraceEncoder {
     /// Begins a trace of at most so many bytes, but at least [`TraceEncoder::BYTES_MIN`].
     pub fn begin(head: &TraceHead, bytes_max: u64, into: &mut Vec<u8>) -> Self {
         into.extend_from_slice(&head.encode());
-        Self { processes: HashMap::new(), asked: 0, kept: 0, left: bytes_max.saturating_sub(Self::BYTES_MIN) }
+        Self {
+            processes: HashMap::new(),
+            last: (0, 0),
+            asked: 0,
+            kept: 0,
+            left: bytes_max.saturating_sub(Self::BYTES_MIN),
+        }
     }
 
     /// Appends requests, at the time `at`. Returns `false` once the trace is full: then some, or all, are not in it,
@@ -67,14 +75,18 @@ impl TraceEncoder {
 
     /// The number of a process. The unknown one has 0.
     fn process(&mut self, process: u32) -> u16 {
-        if process == 0 {
-            return 0;
+        if process != self.last.0 {
+            let next = u16::try_from(self.processes.len() + 1).unwrap_or(PROCESS_MOST);
+            let number = if process == 0 {
+                0
+            } else if next == PROCESS_MOST {
+                self.processes.get(&process).copied().unwrap_or(PROCESS_MOST)
+            } else {
+                *self.processes.entry(process).or_insert(next)
+            };
+            self.last = (process, number);
         }
-        let next = u16::try_from(self.processes.len() + 1).unwrap_or(PROCESS_MOST);
-        if next == PROCESS_MOST {
-            return self.processes.get(&process).copied().unwrap_or(PROCESS_MOST);
-        }
-        *self.processes.entry(process).or_insert(next)
+        self.last.1
     }
 
     /// Appends the last chunk. `dropped` are all that were dropped; those that did not fit are not among them.

@@ -89,7 +89,8 @@ const fn plain(at: Nanos, kind: AskedKind, object: ObjectId, (offset, len): (u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_recording::ring;
+    use headpond_base::UnixNanos;
+    use headpond_recording::{TraceEncoder, TraceHead, ring};
 
     fn read(offset: u64) -> Request {
         Request::Read { object: ObjectId(1), offset, len: 4096, how: Treatment::default() }
@@ -115,22 +116,44 @@ mod tests {
         assert_eq!(seen, [(AskedKind::Read, ObjectId(1)), (AskedKind::Sync, every), (AskedKind::Remove, ObjectId(9))]);
     }
 
-    /// `cargo test -p headpond-shard --lib a_note_costs -- --ignored --nocapture`
+    /// `cargo test -p headpond-shard --lib a_request_costs -- --ignored --nocapture`
     #[test]
     #[ignore = "a measurement"]
-    fn what_a_note_costs() {
+    fn what_a_request_costs_the_shard_and_the_thread_that_sends() {
+        const PORTION: usize = 1 << 10;
         let (pusher, mut puller) = ring(1 << 16);
         let started = Instant::now();
         let mut recorder = Recorder::new(pusher, started);
-        let (mut nanos, mut seen) = (Vec::new(), Vec::new());
+        let head = TraceHead {
+            started: UnixNanos(1),
+            pool_bytes: 1,
+            flush_period: Nanos(1),
+            sequential_cutoff: 1,
+            dirty_threshold: 1,
+        };
+        let mut bytes = Vec::new();
+        let mut encoder = TraceEncoder::begin(&head, u64::MAX, &mut bytes);
+        let (mut noted, mut sent, mut pulled) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..101 {
             let begun = Instant::now();
             (0..60_000).for_each(|at| recorder.note(std::hint::black_box(&read(at)), begun));
-            nanos.push(begun.elapsed().as_nanos() / 60_000);
-            seen.clear();
-            puller.pull(&mut seen, usize::MAX);
+            noted.push(begun.elapsed().as_nanos() / 60_000);
+            let begun = Instant::now();
+            loop {
+                pulled.clear();
+                bytes.clear();
+                let came = puller.pull(&mut pulled, PORTION);
+                encoder.append(&pulled, Nanos(1), &mut bytes);
+                std::hint::black_box(&bytes);
+                if came < PORTION {
+                    break;
+                }
+            }
+            sent.push(begun.elapsed().as_nanos() / 60_000);
         }
-        nanos.sort_unstable();
-        println!("{} ns a request, the middle of {} rounds ({} to {})", nanos[50], nanos.len(), nanos[0], nanos[100]);
+        for (who, nanos) in [("the shard", &mut noted), ("the thread that sends, without the sending", &mut sent)] {
+            nanos.sort_unstable();
+            println!("{who}: {} ns a request, the middle of {} rounds", nanos[50], nanos.len());
+        }
     }
 }
