@@ -33,6 +33,7 @@ mod identities;
 mod keep;
 mod key;
 mod kind;
+mod laggard;
 mod last_name;
 mod leaving;
 mod life;

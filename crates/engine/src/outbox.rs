@@ -37,6 +37,16 @@ struct Joint {
 /// An older sync counts less in the mean: by this share for each later one.
 const SYNCS_REMEMBERED: u64 = 16;
 
+/// How long the syncs of a member took lately.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SyncTime {
+    pub(crate) member: MemberId,
+    /// A fading mean.
+    pub(crate) mean: Nanos,
+    /// How many were timed.
+    pub(crate) count: u32,
+}
+
 /// Owned by the engine.
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -47,8 +57,9 @@ pub(crate) struct Outbox {
     joint: Vec<Joint>,
     /// The syncs of flash that are under way, each with its begin.
     syncs: Vec<(Ticket, MemberId, Nanos)>,
-    /// How long the syncs of each member took lately: a fading mean.
-    sync_times: Vec<(MemberId, Nanos)>,
+    sync_times: Vec<SyncTime>,
+    /// One was timed since the last look.
+    timed: bool,
     next: u64,
     /// What was asked of flash and origin; nothing else is counted here.
     asked: Stats,
@@ -131,15 +142,24 @@ impl Outbox {
         let Some(at) = self.syncs.iter().position(|(other, ..)| *other == ticket) else { return };
         let (_, member, since) = self.syncs.swap_remove(at);
         let took = self.now.since(since);
-        match self.sync_times.iter_mut().find(|(other, _)| *other == member) {
-            Some((_, mean)) => mean.0 = mean.0 - mean.0 / SYNCS_REMEMBERED + took.0 / SYNCS_REMEMBERED,
-            None => self.sync_times.push((member, took)),
+        self.timed = true;
+        match self.sync_times.iter_mut().find(|time| time.member == member) {
+            Some(SyncTime { mean, count, .. }) => {
+                mean.0 = mean.0 - mean.0 / SYNCS_REMEMBERED + took.0 / SYNCS_REMEMBERED;
+                *count = count.saturating_add(1);
+            }
+            None => self.sync_times.push(SyncTime { member, mean: took, count: 1 }),
         }
     }
 
-    /// How long a sync of a member took lately. None before the first.
-    pub(crate) fn sync_time(&self, member: MemberId) -> Option<Nanos> {
-        self.sync_times.iter().find(|(other, _)| *other == member).map(|(_, mean)| *mean)
+    /// How long the syncs of each member took lately. None before its first.
+    pub(crate) fn sync_times(&self) -> &[SyncTime] {
+        &self.sync_times
+    }
+
+    /// Whether a sync was timed since the last call.
+    pub(crate) const fn take_timed(&mut self) -> bool {
+        std::mem::replace(&mut self.timed, false)
     }
 
     /// What the origin charges.

@@ -317,6 +317,29 @@ impl Log {
         self.held.map_or(self.synced_host(), |(_, host)| host)
     }
 
+    /// New segments are opened on all members but this one, as long as others have some. What is open there is sealed.
+    pub fn set_aside(&mut self, member: Option<MemberId>) {
+        self.segments.set_aside(member);
+        let home_of = |keeper: SegmentId| self.segments.addresses().home(keeper).member;
+        let is_there = |id: SegmentId| self.segments.keepers(id).any(|keeper| Some(home_of(keeper)) == member);
+        let there: Vec<SegmentId> = self.open.all().map(|open| open.id).filter(|id| is_there(*id)).collect();
+        self.seal_these(&there);
+        self.leave_lone_segments();
+    }
+
+    /// Seals these of the open segments.
+    fn seal_these(&mut self, ids: &[SegmentId]) {
+        if ids.is_empty() {
+            return;
+        }
+        for stream in Stream::ALL {
+            self.close(stream);
+            for open in self.open.take_these(stream, ids) {
+                self.seal(&open);
+            }
+        }
+    }
+
     /// A member takes no new segments any more but in its first `slots` slots.
     pub fn empty_member(&mut self, member: MemberId, slots: u32) {
         if !self.health.works(member) {
@@ -330,19 +353,9 @@ impl Log {
     /// Seals what is open in slots that take no new segments.
     pub fn leave_closed_slots(&mut self) {
         let is_closed = |id: SegmentId| !self.segments.keepers(id).all(|keeper| self.segments.is_open_slot(keeper));
-        if !self.open.all().any(|open| is_closed(open.id)) {
-            return;
-        }
-        self.may_have_weak = true;
-        for stream in Stream::ALL {
-            self.close(stream);
-            let is_closed =
-                |id: &SegmentId| !self.segments.keepers(*id).all(|keeper| self.segments.is_open_slot(keeper));
-            let closed: Vec<SegmentId> = self.open_of(stream).filter(is_closed).collect();
-            for open in self.open.take_these(stream, &closed) {
-                self.seal(&open);
-            }
-        }
+        let closed: Vec<SegmentId> = self.open.all().map(|open| open.id).filter(|id| is_closed(*id)).collect();
+        self.may_have_weak |= !closed.is_empty();
+        self.seal_these(&closed);
     }
 
     /// Bytes of all members.

@@ -90,6 +90,8 @@ pub struct Segments {
     open_slots: Vec<u32>,
     /// How many slots each member has, from the first: those behind were given back.
     used_slots: Vec<u32>,
+    /// A member that takes new segments only where no other has one free.
+    aside: Option<MemberId>,
     /// Segments at home in the open ones.
     usable: usize,
     pairs: usize,
@@ -105,8 +107,18 @@ impl Segments {
         let free = vec![VecDeque::new(); members];
         let closed = free.clone();
         let used_slots = open_slots.clone();
-        let mut segments =
-            Self { addresses, table, free, closed, open_slots, used_slots, usable: 0, pairs: 0, waiting: Vec::new() };
+        let mut segments = Self {
+            addresses,
+            table,
+            free,
+            closed,
+            open_slots,
+            used_slots,
+            aside: None,
+            usable: 0,
+            pairs: 0,
+            waiting: Vec::new(),
+        };
         segments.count_usable();
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
@@ -126,8 +138,8 @@ impl Segments {
     fn make_free(&mut self, id: SegmentId) {
         let home = self.addresses.home(id);
         let member = usize::from(home.member.0);
-        match self.open_slots.get(member) {
-            Some(slots) if home.slot < *slots => self.free[member].push_back(id),
+        match self.taken_slots(home.member) {
+            slots if home.slot < slots => self.free[member].push_back(id),
             _ if self.used_slots.get(member).is_some_and(|used| home.slot < *used) => {
                 self.closed[member].push_back(id);
             }
@@ -139,6 +151,24 @@ impl Segments {
     pub(crate) fn is_open_slot(&self, id: SegmentId) -> bool {
         let home = self.addresses.home(id);
         self.open_slots.get(usize::from(home.member.0)).is_some_and(|slots| home.slot < *slots)
+    }
+
+    /// In how many slots of a member a segment is opened that could be opened elsewhere as well.
+    fn taken_slots(&self, member: MemberId) -> u32 {
+        if self.aside == Some(member) { 0 } else { self.open_slots.get(usize::from(member.0)).copied().unwrap_or(0) }
+    }
+
+    /// The same of each member.
+    fn all_taken_slots(&self) -> impl Iterator<Item = usize> + use<'_> {
+        (0..).zip(&self.open_slots).map(|(member, _)| self.taken_slots(MemberId(member)) as usize)
+    }
+
+    /// New segments are opened on all members but this one, as long as others have some.
+    pub(crate) fn set_aside(&mut self, member: Option<MemberId>) {
+        let before = std::mem::replace(&mut self.aside, member);
+        for changed in before.into_iter().chain(member) {
+            self.admit(changed, self.open_slots[usize::from(changed.0)]);
+        }
     }
 
     /// The homes of the segments.
@@ -226,7 +256,8 @@ impl Segments {
             is_here && segment.state == SegmentState::Free && !segment.lent && !waits()
         };
         let free = self.iter().filter(is_free).map(|(id, _)| id);
-        (self.free[index], self.closed[index]) = free.partition(|id| self.addresses.home(*id).slot < slots);
+        let taken = self.taken_slots(member);
+        (self.free[index], self.closed[index]) = free.partition(|id| self.addresses.home(*id).slot < taken);
         self.count_usable();
     }
 
@@ -254,17 +285,19 @@ impl Segments {
     }
 
     fn count_usable(&mut self) {
-        self.usable = self.iter().filter(|(id, _)| self.is_open_slot(*id)).count();
-        let all: usize = self.open_slots.iter().map(|slots| *slots as usize).sum();
-        let most = self.open_slots.iter().max().map_or(0, |most| *most as usize);
+        let is_taken = |id: SegmentId| {
+            let home = self.addresses.home(id);
+            home.slot < self.taken_slots(home.member)
+        };
+        self.usable = self.iter().filter(|(id, _)| is_taken(*id)).count();
+        let (all, most) = (self.all_taken_slots().sum::<usize>(), self.all_taken_slots().max().unwrap_or(0));
         self.pairs = (all / 2).min(all - most);
     }
 
     /// Segments that could still be opened or full without the largest member.
     #[must_use]
     pub fn without_the_largest(&self) -> usize {
-        let slots = |slots: &u32| *slots as usize;
-        self.open_slots.iter().map(slots).sum::<usize>() - self.open_slots.iter().map(slots).max().unwrap_or(0)
+        self.all_taken_slots().sum::<usize>() - self.all_taken_slots().max().unwrap_or(0)
     }
 
     /// Whether a segment has a place on a member that has fewer free ones than another: emptying it makes for pairs.
@@ -346,7 +379,7 @@ impl Segments {
 
     /// Takes a free segment, and one of another member for its copy.
     pub(crate) fn take_free_pair(&mut self) -> Option<(SegmentId, SegmentId)> {
-        if self.free_pairs() == 0 {
+        if self.free_pairs() == 0 && !self.helps_out() {
             return None;
         }
         let first = self.take_from(None)?;
@@ -354,6 +387,12 @@ impl Segments {
         assert_ne!(self.addresses.home(first).member, self.addresses.home(second).member, "two copies on one member");
         self.get_mut(second).lent = true;
         Some((first, second))
+    }
+
+    /// Whether the member that is set aside has a free segment for a pair, while another has one.
+    fn helps_out(&self) -> bool {
+        let closed = self.aside.and_then(|member| self.closed.get(usize::from(member.0)));
+        closed.is_some_and(|closed| !closed.is_empty()) && self.free() > 0
     }
 
     fn take_from(&mut self, not: Option<MemberId>) -> Option<SegmentId> {

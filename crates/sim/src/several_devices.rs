@@ -39,6 +39,8 @@ pub struct DevicePool {
     pub redundancy: Redundancy,
     /// Bytes of the file.
     pub file: u64,
+    /// The syncs of the last device take so many times as long.
+    pub last_slower: u64,
     /// The seed of all that is random.
     pub seed: u64,
 }
@@ -53,7 +55,9 @@ impl DevicePool {
     /// One of the devices, or one more that is like them.
     fn device(&self, index: u8) -> (Member, FlashModel) {
         let row = Member { name: MemberName([index + 1; 16]), ..self.divided().1[0] };
-        (row, FlashModel::Device(self.model, mix(self.seed ^ mix(u64::from(index) + 1))))
+        let slower = if index + 1 == self.devices { self.last_slower } else { 1 };
+        let model = DeviceModel { sync: Nanos(self.model.sync.0 * slower), ..self.model };
+        (row, FlashModel::Device(model, mix(self.seed ^ mix(u64::from(index) + 1))))
     }
 }
 

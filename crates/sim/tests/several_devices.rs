@@ -19,8 +19,15 @@ const DEVICE: DeviceModel = DeviceModel {
     sync_spread: 0.25,
 };
 
-const POOL: DevicePool =
-    DevicePool { devices: 1, model: DEVICE, bytes: 256 * MIB, redundancy: Redundancy::None, file: 64 * MIB, seed: 1 };
+const POOL: DevicePool = DevicePool {
+    devices: 1,
+    model: DEVICE,
+    bytes: 256 * MIB,
+    redundancy: Redundancy::None,
+    file: 64 * MIB,
+    last_slower: 1,
+    seed: 1,
+};
 
 /// MB a second that a pool takes, of random writes to a quarter of what it has room for. All of that room is written
 /// `times` times.
@@ -82,6 +89,19 @@ fn a_mirrored_sync_takes_little_longer_than_that_of_one_device() {
             );
             assert!(median <= wanted && slow <= 1.15, "{median} {slow}");
         }
+    }
+}
+
+#[test]
+fn a_device_that_lags_soon_slows_no_sync_down() {
+    let alike = DevicePool { devices: 3, redundancy: Redundancy::Mirror, ..POOL };
+    let one_lags = DevicePool { last_slower: 20, ..alike };
+    let [alike, one_lags] = [alike, one_lags].map(|pool| synced_writes(&pool, 16 << 10, 4000));
+    for (name, per_mille, most) in [("median", 500, 1.1), ("p95", 950, 1.2)] {
+        let times = ratio(&one_lags, &alike, per_mille);
+        let [quick, slow] = [&alike, &one_lags].map(|latencies| micros(latencies, per_mille));
+        println!("write and sync, 3 devices, {name}: {quick:.0} us; one 20 times as slow: {slow:.0}: {times:.2} times");
+        assert!(times <= most, "{name}: {times}");
     }
 }
 

@@ -91,6 +91,8 @@ pub(crate) struct SeenMember {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SeenState {
     Online,
+    /// It takes no new data, because its syncs take much longer than those of all others.
+    Slow,
     Removing,
     /// It refused a write or a sync.
     Faulted,
@@ -101,6 +103,11 @@ pub(crate) enum SeenState {
 }
 
 impl SeenState {
+    /// Whether it has data of the pool, and is to keep it.
+    pub(crate) const fn is_in_use(self) -> bool {
+        matches!(self, Self::Online | Self::Slow)
+    }
+
     /// Whether the pool is without it, and nobody else has come in its place.
     pub(crate) const fn is_missed(self) -> bool {
         self.is_lost() || matches!(self, Self::Offline)
@@ -206,6 +213,7 @@ impl PoolMembers {
             _ if self.missing.contains(&shown.member) => SeenState::Unavailable,
             // The engine expects nothing more of one that has left.
             (MemberState::Gone, _) if leaving.contains(&shown.member) => SeenState::Removing,
+            (MemberState::InUse, true) if shown.is_set_aside => SeenState::Slow,
             (MemberState::InUse, true) => SeenState::Online,
             (MemberState::Emptied, true) => SeenState::Removing,
             _ => SeenState::Faulted,

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headpond_base::{BLOCK_U64, Errno, MemberId, Nanos, Redundancy};
+use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
 use headpond_format::{MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
@@ -124,6 +124,7 @@ impl Service {
         let shown = &seen.shown;
         let state = match seen.state {
             SeenState::Online => "ONLINE",
+            SeenState::Slow => "SLOW",
             SeenState::Removing => "REMOVING",
             SeenState::Faulted => "FAULTED",
             SeenState::Unavailable => "UNAVAIL",
@@ -174,10 +175,14 @@ impl Service {
         actions.extend(laggard(seen).map(|(slow, times)| {
             let flash = slow.path.display();
             format!(
-                "{flash} takes {times:.0} times as long for a sync as the others, and each mirrored sync waits for it. To put another device in its place: headpond pool replace {mnt} {flash} FLASH"
+                "{flash} takes {times:.0} times as long for a sync as the others{}. To put another device in its place: headpond pool replace {mnt} {flash} FLASH",
+                match slow.state {
+                    SeenState::Slow => ": it gets no new data until it takes less than four times as long",
+                    _ => ", and each mirrored sync waits for it",
+                }
             )
         }));
-        let in_use = seen.iter().filter(|member| member.state == SeenState::Online).count();
+        let in_use = seen.iter().filter(|member| member.state.is_in_use()).count();
         if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy == Redundancy::Mirror {
             actions.push(format!(
                 "one device is left, so dirty data has one copy. For a second: headpond pool add {mnt} FLASH"
@@ -501,19 +506,13 @@ enum Stopped {
     Failed(String),
 }
 
-/// A device is an outlier if its syncs take so many times as long as those of any other, and as long as this.
-const LAGS: f64 = 8.0;
-const LAGS_FROM: Nanos = Nanos(5 * Nanos::MILLISECOND.0);
-
-/// The device whose syncs are an outlier, if there is one, and how many times as long as the next they take.
+/// The device that lags behind all others, if there is one, and how many times as long as the next slowest its syncs
+/// take.
 fn laggard(seen: &[SeenMember]) -> Option<(&SeenMember, f64)> {
-    let online = seen.iter().filter(|member| member.state == SeenState::Online);
-    let mut times: Vec<(Nanos, &SeenMember)> =
-        online.filter_map(|member| Some((member.shown.sync_time?, member))).collect();
-    times.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
-    let [(slowest, member), (next, _), ..] = times[..] else { return None };
-    let ratio = slowest.0 as f64 / next.0.max(1) as f64;
-    (ratio >= LAGS && slowest >= LAGS_FROM).then_some((member, ratio))
+    let lags = seen.iter().find(|member| member.shown.lags)?;
+    let others = seen.iter().filter(|member| member.state.is_in_use() && member.shown.member != lags.shown.member);
+    let next = others.filter_map(|member| member.shown.sync_time).max()?;
+    Some((lags, lags.shown.sync_time?.0 as f64 / next.0.max(1) as f64))
 }
 
 /// How long a change waits before it asks again whether the one before is over.

@@ -107,7 +107,7 @@ pub struct PoolMemberShown {
     pub member: u16,
     /// Where it lies, or lay. Empty if nobody knows.
     pub flash: PathBuf,
-    /// `ONLINE`, `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start), `OFFLINE`.
+    /// `ONLINE`, `SLOW` (it gets no new data), `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start), `OFFLINE`.
     pub state: String,
     /// Bytes that the pool uses of it.
     pub size_bytes: u64,

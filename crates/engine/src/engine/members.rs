@@ -7,6 +7,8 @@ use headpond_log::{Log, Mutation};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
+use crate::laggard::laggard;
+use crate::outbox::SyncTime;
 use crate::purpose::Purpose;
 use crate::request::{MembersChange, Reply, RequestId};
 use crate::store::WRITE_RESERVE;
@@ -35,6 +37,10 @@ pub struct MemberShown {
     pub dirty_blocks: u64,
     /// How long its syncs took lately; none before the first.
     pub sync_time: Option<Nanos>,
+    /// Its syncs take much longer than those of all others.
+    pub lags: bool,
+    /// Therefore it takes no new segments: the pool can spare it.
+    pub is_set_aside: bool,
 }
 
 impl Engine {
@@ -43,6 +49,10 @@ impl Engine {
         self.store.refused(member, errno);
         let untold = Mutation::LossUntold.is_planted(self.config.mutation);
         if self.store.takes_writes() && !self.store.log().works(member) && !untold {
+            // Those that are left may need the one that was set aside.
+            if self.laggard.take_back() {
+                self.lead_past_the_laggard();
+            }
             self.membership.lose(member);
         }
     }
@@ -85,6 +95,9 @@ impl Engine {
     }
 
     fn begin_members_change(&mut self, change: MembersChange) -> Result<(), Errno> {
+        if self.laggard.take_back() {
+            self.lead_past_the_laggard();
+        }
         let list = self.membership.wanted().clone();
         let geometry = *self.store.log().geometry();
         let in_use = |member: MemberId| list.get(member).filter(|row| row.state == MemberState::InUse).copied();
@@ -193,6 +206,43 @@ impl Engine {
         }
     }
 
+    /// Sets a member aside that lags behind all others, or takes it back.
+    pub(crate) fn pump_laggard(&mut self) {
+        let timed = self.outbox.take_timed() && self.outbox.sync_times().len() > 1;
+        if !timed || !self.membership.is_idle() || !self.store.takes_writes() {
+            return;
+        }
+        let log = self.store.log();
+        let times = self.times_of_those_in_use();
+        let needed = if log.is_to_mirror(self.config.redundancy) { 2 } else { 1 };
+        let can_spare = |member: MemberId| {
+            let segments = log.segments();
+            let left = segments.free() - segments.free_on(member);
+            times.len() > needed
+                && self.membership.wanted().get(member).is_some_and(|row| self.can_do_without(row.used))
+                && left > self.store.free_wanted()
+        };
+        let mut laggard = self.laggard;
+        if laggard.judge(&times, can_spare) {
+            self.laggard = laggard;
+            self.lead_past_the_laggard();
+        }
+    }
+
+    /// How long the syncs of those members took that take new segments, or could.
+    fn times_of_those_in_use(&self) -> Vec<SyncTime> {
+        let list = self.membership.wanted();
+        let is_in_use = |member: MemberId| list.get(member).is_some_and(|row| row.state == MemberState::InUse);
+        let is_judged = |time: &&SyncTime| is_in_use(time.member) && self.store.log().works(time.member);
+        self.outbox.sync_times().iter().filter(is_judged).copied().collect()
+    }
+
+    /// New segments are opened on all members but the one that is set aside.
+    fn lead_past_the_laggard(&mut self) {
+        self.store.set_aside(self.laggard.aside());
+        self.size_changed();
+    }
+
     /// Goes on with what was asked for, and with the emptying that an earlier use began.
     pub(crate) fn pump_members(&mut self) {
         if let Some(generation) = self.membership.tell_again(self.now) {
@@ -276,6 +326,7 @@ impl Engine {
     pub fn members(&self) -> Vec<MemberShown> {
         let (log, segments) = (self.store.log(), self.store.log().segments());
         let list = self.membership.wanted().iter();
+        let slow = self.laggard.aside().or_else(|| laggard(&self.times_of_those_in_use()));
         let mut shown: Vec<MemberShown> = list
             .map(|(member, row)| MemberShown {
                 member,
@@ -285,7 +336,9 @@ impl Engine {
                 free_segments: segments.free_on(member) as u64,
                 blocks: 0,
                 dirty_blocks: 0,
-                sync_time: self.outbox.sync_time(member),
+                sync_time: self.outbox.sync_times().iter().find(|time| time.member == member).map(|time| time.mean),
+                lags: slow == Some(member),
+                is_set_aside: self.laggard.aside() == Some(member),
             })
             .collect();
         for (id, segment) in segments.iter() {

@@ -28,6 +28,7 @@ use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::ops::status::SettlingStatus;
 use crate::gather::Gather;
 use crate::keep::{Keep, Keeping, usable_blocks};
+use crate::laggard::Laggard;
 use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
@@ -80,6 +81,7 @@ pub struct Engine {
     sequential: Sequential,
     checkpoints: Checkpoints,
     membership: Membership,
+    laggard: Laggard,
     origin_space: OriginSpace,
     settling: SettlingStatus,
     life: Life,
@@ -111,6 +113,7 @@ impl Engine {
             sequential: Sequential::new(config.sequential_cutoff),
             checkpoints,
             membership,
+            laggard: Laggard::default(),
             origin_space: OriginSpace::default(),
             settling: SettlingStatus::default(),
             life: Life::default(),
@@ -359,6 +362,7 @@ impl Engine {
                 }
                 self.pump_scrub();
                 self.release_syncs();
+                self.pump_laggard();
                 self.pump_members();
                 self.pump_checkpoint();
                 self.accept();

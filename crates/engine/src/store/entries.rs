@@ -173,6 +173,11 @@ impl Store {
         self.log.admit(member, slots)
     }
 
+    /// New segments are opened on all members but this one.
+    pub(crate) fn set_aside(&mut self, member: Option<MemberId>) {
+        self.log.set_aside(member);
+    }
+
     /// No segment is opened on a member any more but in its first slots.
     pub(crate) fn empty_member(&mut self, member: MemberId, slots: u32) {
         self.log.empty_member(member, slots);
