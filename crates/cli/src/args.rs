@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::{CacheMode, Redundancy};
-use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Reserve, Settings, Size};
+use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Processors, Reserve, Settings, Size};
 
 use crate::atomic::AtomicArgs;
 use crate::doctor::DoctorArgs;
@@ -243,6 +243,10 @@ pub struct MountArgs {
     /// must belong to you and have mode 600
     #[arg(long, visible_alias = "metrics-token", value_name = "FILE", requires = "http")]
     pub http_token: Option<PathBuf>,
+    /// The processors that serve the mount, such as 0-7 or 0-3+8-11: on a host with several memory nodes, those of the
+    /// node where the flash is (docs/devices.md). Without this option: all
+    #[arg(long, value_name = "LIST")]
+    pub processors: Option<Processors>,
     /// How headpond reads and writes the flash
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,

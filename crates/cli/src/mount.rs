@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use headpond_control::{
-    Decisions, MountPlan, OriginLayer, PoolPlan, Refusal, Running, Succession, hold_mount, leave_terminal, log_line,
-    make_runtime_dir, mountpoint_path, report_ready, report_refusal, runtime_name, start_background,
+    Decisions, MountPlan, OriginLayer, PoolPlan, Processors, Refusal, Running, Succession, hold_mount, leave_terminal,
+    log_line, make_runtime_dir, mountpoint_path, report_ready, report_refusal, runtime_name, start_background,
 };
 
 use crate::args::{BACKGROUND_CHILD, MountArgs, WORKER};
@@ -33,6 +33,7 @@ fn hold(background: bool) -> Result<(), Refusal> {
 
 fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
     end_on_panic();
+    keep_to_processors(args)?;
     let succession = Succession::take()?;
     let is_first = succession.is_first();
     let plan = succession.plan(plan(args));
@@ -62,6 +63,7 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
     end_on_panic();
     let started = (|| {
         let plan = plan(args).absolute()?;
+        keep_to_processors(args)?;
         leave_terminal()?;
         let succession = Succession::take()?;
         let plan = succession.plan(plan);
@@ -81,6 +83,11 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
         running.leave_at_once();
     }
     finish(running)
+}
+
+/// Before the first thread starts: each gets the processors of the one that starts it.
+fn keep_to_processors(args: &MountArgs) -> Result<(), Refusal> {
+    args.processors.as_ref().map_or(Ok(()), Processors::keep_to)
 }
 
 fn finish(running: Running) -> Result<(), Refusal> {

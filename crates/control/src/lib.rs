@@ -40,10 +40,10 @@ pub use numbers::{
 pub use origin::OriginRoot;
 pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState};
 pub use pool::{FlashContent, HeldFlash, OriginFile, Wanted};
-pub use process::KEPT as KEPT_CAPABILITIES;
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
+pub use process::{KEPT as KEPT_CAPABILITIES, Processors};
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 pub use reserve::Reserve;
 pub use service::{

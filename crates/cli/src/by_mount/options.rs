@@ -26,7 +26,7 @@ enum Meaning {
 
 /// Those of `headpond mount` keep their names. What decides about data once (`--format`, `--discard-dirty`,
 /// `--keep-pool`, `--keep-origin`) must not happen again at each boot, and is not here.
-const OPTIONS: [(&str, Meaning); 40] = [
+const OPTIONS: [(&str, Meaning); 41] = [
     ("flash", Meaning::Value),
     ("size", Meaning::Value),
     ("reserve", Meaning::Value),
@@ -39,6 +39,7 @@ const OPTIONS: [(&str, Meaning); 40] = [
     // Their names before there was a page.
     ("metrics", Meaning::Value),
     ("metrics-token", Meaning::Value),
+    ("processors", Meaning::Value),
     ("backend", Meaning::Value),
     ("fill", Meaning::Value),
     ("allow-other", Meaning::Switch),

@@ -1,5 +1,6 @@
 //! Promise 11 from outside: the worker that serves dies, another one takes over, and programs notice a pause.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -261,4 +262,31 @@ fn a_tree_with_more_files_than_the_ledger_has_room_for_is_walked_while_workers_d
     assert!(!pond.log().contains("more files are in use than can be noted"), "{}", pond.log());
     drop(open);
     pond.unmount(&[]).ok();
+}
+
+/// The processors of each thread of a process, as the kernel lists them.
+fn processors_of(process: u64) -> BTreeSet<String> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok())
+        .filter_map(|status| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            Some(line.trim().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn a_mount_that_was_given_processors_runs_on_no_other_nor_does_the_next_worker() {
+    let own = processors_of(std::process::id().into()).first().unwrap().clone();
+    let last = own.rsplit(['-', ',']).next().unwrap().to_owned();
+    let mut pond = Pond::new();
+    pond.mount(&["--size", SIZE, "--processors", "1023"]).refused(2, &["cannot run on processor 1023", &own]);
+    let daemon = pond.mount_foreground(&["--size", SIZE, "--processors", &last]);
+    let worker = |pond: &Pond| pond.status()["pid"].as_u64().unwrap();
+    write_and_sync(&pond.mnt().join("file"), &pattern(100_000, 1));
+    assert_eq!(processors_of(worker(&pond)), [last.clone()].into());
+    take_over(&pond, daemon);
+    write_and_sync(&pond.mnt().join("file"), &pattern(100_000, 2));
+    assert_eq!(processors_of(worker(&pond)), [last].into());
 }

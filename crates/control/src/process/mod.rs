@@ -11,6 +11,7 @@ pub(crate) mod log;
 mod memory;
 mod notify;
 mod out_of_memory;
+mod processors;
 pub(crate) mod runtime_dir;
 mod waiting;
 
@@ -20,4 +21,5 @@ pub(crate) use confinement::confine;
 pub(crate) use memory::give_large_buffers_back;
 pub(crate) use notify::notify;
 pub(crate) use out_of_memory::{kill_before_holder, never_kill_for_memory};
+pub use processors::Processors;
 pub(crate) use waiting::{Step, Waiting};

@@ -1,12 +1,13 @@
 //! Says what the facts of a host mean for headpond, and what to do. Each function looks at nothing but its arguments.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use headpond_control::Size;
 use headpond_shard::SpaceKind;
 
 use super::HostFinding;
-use super::read::{Disk, FlashFacts, HostFacts, PlaceFacts};
+use super::read::{Disk, FlashFacts, HostFacts, MemoryNode, PlaceFacts};
 
 /// The kernel sends again what a dead worker had not answered.
 const SENDS_AGAIN: (u32, u32) = (6, 9);
@@ -44,6 +45,9 @@ pub fn places(facts: &PlaceFacts) -> Vec<HostFinding> {
     }
     let bytes: Option<u64> = flashes.iter().map(|flash| flash.bytes).sum();
     all.extend([space(facts), memory(bytes, facts.available_bytes)]);
+    if facts.nodes.len() > 1 {
+        all.push(node(flashes, &facts.nodes));
+    }
     all
 }
 
@@ -294,6 +298,32 @@ fn memory(pool: Option<u64>, available: Option<u64>) -> HostFinding {
         return bad(NAME, what, format!("more memory, or a pool with --size of at most {}", Size(fits)));
     }
     good(NAME, what)
+}
+
+/// On a host with several memory nodes: whether one of them has all of the flash.
+fn node(flashes: &[FlashFacts], nodes: &[MemoryNode]) -> HostFinding {
+    const NAME: &str = "node";
+    let disks: Vec<&Disk> = flashes.iter().flat_map(|flash| &flash.disks).collect();
+    let of: BTreeSet<Option<u32>> = disks.iter().map(|disk| disk.node).collect();
+    let all = nodes.len();
+    match of.into_iter().collect::<Vec<_>>()[..] {
+        [Some(number)] if are_known(flashes) => match nodes.iter().find(|node| node.number == number) {
+            Some(node) => unseen(
+                NAME,
+                format!("the flash is near memory node {number} of {all}, as are the processors {}", node.processors),
+                Some(&format!("mount with --processors {}, and measure (docs/devices.md)", node.processors)),
+            ),
+            None => unseen(NAME, format!("the flash is near memory node {number}, which has no processors"), None),
+        },
+        [Some(_), Some(_), ..] => {
+            good(NAME, format!("the flash is spread over memory nodes, of which there are {all}"))
+        }
+        _ => unseen(
+            NAME,
+            format!("the host has {all} memory nodes; the kernel does not tell which the flash is near"),
+            None,
+        ),
+    }
 }
 
 #[cfg(test)]

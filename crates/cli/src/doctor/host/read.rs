@@ -46,6 +46,17 @@ pub struct PlaceFacts {
     pub flashes: Vec<FlashFacts>,
     /// Memory that programs can still have.
     pub available_bytes: Option<u64>,
+    /// The memory nodes of the host.
+    pub nodes: Vec<MemoryNode>,
+}
+
+/// A part of the host's memory, and the processors that are near.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryNode {
+    /// Its number.
+    pub number: u32,
+    /// The numbers of its processors, as the kernel lists them: `0-7,16`.
+    pub processors: String,
 }
 
 /// What one device of the pool tells.
@@ -76,6 +87,8 @@ pub struct Disk {
     pub rotational: Option<bool>,
     /// Whether it takes discards: it can be told what holds nothing.
     pub discards: Option<bool>,
+    /// The number of the memory node that it is near.
+    pub node: Option<u32>,
 }
 
 /// The number of `CAP_SYS_ADMIN`.
@@ -115,7 +128,21 @@ pub fn places(root: &Path, origin: &Path, flashes: &[KnownFlash]) -> PlaceFacts 
         space: File::open(origin).ok().map(|directory| SpaceKind::of(&directory)),
         flashes: flashes.iter().map(flash).collect(),
         available_bytes: available(&text(&root.join("proc/meminfo")).unwrap_or_default()),
+        nodes: nodes(root),
     }
+}
+
+/// The memory nodes that have processors, in order.
+fn nodes(root: &Path) -> Vec<MemoryNode> {
+    let listed = fs::read_dir(root.join("sys/devices/system/node")).into_iter().flatten().flatten();
+    let node = |entry: fs::DirEntry| {
+        let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+        let processors = text(&entry.path().join("cpulist")).filter(|list| !list.is_empty())?;
+        Some(MemoryNode { number, processors })
+    };
+    let mut nodes: Vec<MemoryNode> = listed.filter_map(node).collect();
+    nodes.sort_by_key(|node| node.number);
+    nodes
 }
 
 /// Opening makes no connection: a mount does that.
@@ -205,13 +232,20 @@ fn bottom(root: &Path, directory: &Path, layers: usize, names: &mut BTreeSet<Str
 }
 
 fn disk(root: &Path, name: String) -> Disk {
-    let queue = root.join("sys/block").join(&name).join("queue");
+    let directory = root.join("sys/block").join(&name);
+    let queue = directory.join("queue");
+    // It is the bus's device that has a node: some directories above the disk. -1 is none.
+    let node = || {
+        let own = fs::canonicalize(&directory).ok()?;
+        own.ancestors().take_while(|at| at.starts_with(root)).find_map(|at| number(&at.join("numa_node")))
+    };
     let flag = |of: &str| number::<u8>(&queue.join(of)).map(|value| value != 0);
     Disk {
         write_back: text(&queue.join("write_cache")).map(|cache| cache == "write back"),
         fua: flag("fua"),
         rotational: flag("rotational"),
         discards: number::<u64>(&queue.join("discard_max_bytes")).map(|most| most > 0),
+        node: node(),
         name,
     }
 }
@@ -267,6 +301,7 @@ mod tests {
             symlink(root.join("sys/devices").join(disk).join(&part), root.join("sys/devices/dm-0/slaves").join(part))
                 .unwrap();
         }
+        write(root, "sys/devices/sda/numa_node", "-1\n");
         let mut names = BTreeSet::new();
         bottom(root, &root.join("sys/devices/dm-0"), LAYERS_MAX, &mut names);
         let disks: Vec<Disk> = names.into_iter().map(|name| disk(root, name)).collect();
@@ -276,7 +311,30 @@ mod tests {
             fua: Some(false),
             rotational: Some(true),
             discards: Some(false),
+            node: None,
         };
         assert_eq!(disks, [sda.clone(), Disk { name: "sdb".into(), rotational: Some(false), ..sda }]);
+    }
+
+    #[test]
+    fn a_disk_is_near_the_node_of_its_bus_and_each_node_has_its_processors() {
+        let system = TempDir::new().unwrap();
+        let root = &fs::canonicalize(system.path()).unwrap();
+        assert_eq!(nodes(root), []);
+        for (file, text) in [
+            ("sys/devices/system/node/node1/cpulist", "8-15\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-7\n"),
+            ("sys/devices/system/node/node2/cpulist", "\n"),
+            ("sys/devices/system/node/possible", "0-2\n"),
+            ("sys/devices/pci0/numa_node", "1\n"),
+            ("sys/devices/pci0/nvme/nvme0/nvme0n1/size", "1\n"),
+        ] {
+            write(root, file, text);
+        }
+        fs::create_dir_all(root.join("sys/block")).unwrap();
+        symlink(root.join("sys/devices/pci0/nvme/nvme0/nvme0n1"), root.join("sys/block/nvme0n1")).unwrap();
+        assert_eq!(disk(root, "nvme0n1".to_owned()).node, Some(1));
+        let node = |number, processors: &str| MemoryNode { number, processors: processors.to_owned() };
+        assert_eq!(nodes(root), [node(0, "0-7"), node(1, "8-15")], "memory alone serves nothing");
     }
 }

@@ -12,7 +12,14 @@ fn says(found: &HostFinding, met: Option<bool>, parts: &[&str]) {
 }
 
 fn disk(name: &str, write_back: Option<bool>) -> Disk {
-    Disk { name: name.to_owned(), write_back, fua: Some(true), rotational: Some(false), discards: Some(true) }
+    Disk {
+        name: name.to_owned(),
+        write_back,
+        fua: Some(true),
+        rotational: Some(false),
+        discards: Some(true),
+        node: None,
+    }
 }
 
 fn flash_on(path: &str, disks: &[Disk]) -> FlashFacts {
@@ -32,6 +39,7 @@ fn at(flashes: Vec<FlashFacts>) -> PlaceFacts {
         space: Some(SpaceKind::Keeps),
         flashes,
         available_bytes: Some(8 << 30),
+        nodes: vec![],
     }
 }
 
@@ -173,4 +181,26 @@ fn each_fact_has_its_finding() {
     let several = places(&at(vec![one, other]));
     assert!(several.iter().any(|one| one.what.contains("614.3 MiB")), "the map of both: {several:?}");
     assert_eq!(names(several), ["flash", "spare", "flash", "spare", "disks", "copies", "origin", "memory"]);
+}
+
+#[test]
+fn with_several_memory_nodes_the_processors_near_the_flash_are_told() {
+    let nodes: Vec<MemoryNode> = [(0, "0-7"), (1, "8-15")]
+        .map(|(number, processors)| MemoryNode { number, processors: processors.to_owned() })
+        .to_vec();
+    let near = |disks: &[(&str, Option<u32>)]| {
+        let disks: Vec<Disk> =
+            disks.iter().map(|(name, node)| Disk { node: *node, ..disk(name, Some(false)) }).collect();
+        node(&[flash_on("/nvme/pond", &disks)], &nodes)
+    };
+    says(&near(&[("nvme0n1", Some(1)), ("nvme1n1", Some(1))]), None, &["node 1 of 2", "--processors 8-15"]);
+    says(&near(&[("nvme0n1", Some(0)), ("nvme1n1", Some(1))]), Some(true), &["spread"]);
+    says(&near(&[("nvme0n1", Some(5))]), None, &["no processors"]);
+    [&[("vda", None)][..], &[("vda", None), ("nvme0n1", Some(1))], &[]]
+        .into_iter()
+        .for_each(|disks| says(&near(disks), None, &["does not tell"]));
+    let names = |facts: &PlaceFacts| places(facts).into_iter().map(|found| found.name).collect::<Vec<_>>();
+    let one = at(vec![flash_on("/nvme/pond", &[])]);
+    assert!(!names(&one).contains(&"node"), "with one node there is nothing to choose");
+    assert!(names(&PlaceFacts { nodes, ..one }).contains(&"node"));
 }
