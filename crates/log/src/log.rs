@@ -15,6 +15,8 @@
 //! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
 //! which come between requests, publish them there.
 
+mod early;
+
 use std::ops::Range;
 
 use headpond_base::{
@@ -66,9 +68,6 @@ enum Wanted {
     Host,
     AllStreams,
 }
-
-/// Writes under way that keep the flash busy, for each host segment that may be open.
-const EARLY_AT_ONCE: usize = 2;
 
 /// The log of one pool.
 pub struct Log {
@@ -763,42 +762,5 @@ impl Log {
         self.submit_small();
         self.cover();
         std::mem::take(&mut self.io)
-    }
-
-    /// Whether flash has as many host writes to do as keep it busy. What has time should leave it to others.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        let open = self.open.current(Stream::Host).is_some_and(|open| open.batch.is_some());
-        self.writes.under_way() + usize::from(open) > self.open.at_once(Stream::Host)
-    }
-
-    /// Submits open batches of clean blocks before they are large, while flash is busy: a read waits for a write of 1 MB
-    /// eight times as long as for one of 128 KiB.
-    fn submit_small(&mut self) {
-        if !self.is_busy() || !self.takes_writes() {
-            return;
-        }
-        for stream in [Stream::Hot, Stream::Cold] {
-            let open = self.open.current(stream).and_then(|open| open.batch.as_ref());
-            if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.early_blocks) {
-                self.close(stream);
-            }
-        }
-    }
-
-    /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
-    fn submit_early(&mut self) {
-        let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
-        let enough = if self.rhythm.expects_sync() { 0 } else { self.filling.early_blocks };
-        if open.is_some_and(|batch| batch.payload_blocks() >= enough)
-            && self.writes.under_way() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
-            && self.takes_writes()
-        {
-            self.close(Stream::Host);
-            if self.rhythm.expects_sync() {
-                self.wanted = self.wanted.max(Wanted::Host);
-                self.pump();
-            }
-        }
     }
 }
