@@ -1,6 +1,6 @@
-//! The engine and its shard alone, without a front door: reads that always hit.
+//! The engine and its shard alone, without a front door: reads that always hit, and synced writes.
 //!
-//! The readers ask again from within their answers, so that no other thread takes part.
+//! The clients ask again from within their answers, so that no other thread takes part.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
@@ -61,21 +61,21 @@ impl Filled {
         }
     }
 
-    /// Reads for a while, with so many requests under way. Returns reads a second.
-    pub fn hits(&self, depth: u64, time: Duration) -> f64 {
+    /// Does this for a while, with so many requests under way. Returns requests a second.
+    pub fn rate(&self, what: Asked, depth: u64, time: Duration) -> f64 {
         let (ended, all_ended) = channel();
         let shared = Arc::<Shared>::default();
         for number in 0..depth {
             let random = 88_172_645_463_325_252 + number;
             let (handle, object) = (self.handle.clone(), self.object);
             let (shared, ended) = (shared.clone(), ended.clone());
-            ask(Box::new(Reader { handle, object, random, shared, _ended: ended }));
+            ask(Box::new(Client { what, handle, object, random, shared, _ended: ended }));
         }
         drop(ended);
         std::thread::sleep(time);
         let count = shared.count.load(Ordering::Relaxed) as f64;
         shared.stop.store(true, Ordering::Relaxed);
-        // Ends when the last reader does.
+        // Ends when the last client does.
         let _ = all_ended.recv();
         count / time.as_secs_f64()
     }
@@ -126,9 +126,19 @@ fn place(random: &mut u64) -> u64 {
     (*random >> 11) % (DATA / BLOCK_U64) * BLOCK_U64
 }
 
-/// One of the readers that keep a number of reads under way. Asking from within an answer may be done only because the
-/// shard takes many more requests than there are readers; else it could wait for itself.
-struct Reader {
+/// What clients ask for: 4 KiB at a random place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// They are read.
+    Read,
+    /// They are written, and durable when that is answered.
+    SyncedWrite,
+}
+
+/// One of the clients that keep a number of requests under way. Asking from within an answer may be done only because
+/// the shard takes many more requests than there are clients; else it could wait for itself.
+struct Client {
+    what: Asked,
     handle: Handle,
     object: ObjectId,
     random: u64,
@@ -143,20 +153,22 @@ struct Shared {
     count: AtomicU64,
 }
 
-fn ask(mut reader: Box<Reader>) {
-    let read = Request::Read {
-        object: reader.object,
-        offset: place(&mut reader.random),
-        len: BLOCK as u32,
-        how: Treatment::default(),
-    };
-    let handle = reader.handle.clone();
-    let answer = move |reply: Reply| {
-        assert!(matches!(reply, Reply::Data(..)), "{reply:?}");
-        reader.shared.count.fetch_add(1, Ordering::Relaxed);
-        if !reader.shared.stop.load(Ordering::Relaxed) {
-            ask(reader);
+fn ask(mut client: Box<Client>) {
+    let (object, offset, how) = (client.object, place(&mut client.random), Treatment::default());
+    let request = match client.what {
+        Asked::Read => Request::Read { object, offset, len: BLOCK as u32, how },
+        Asked::SyncedWrite => {
+            let data = BufMut::copy_of(&[offset as u8; BLOCK]).freeze();
+            Request::Write { object, offset, data, mtime: UnixNanos(1), durable: true, how }
         }
     };
-    handle.submit(read, Box::new(answer));
+    let handle = client.handle.clone();
+    let answer = move |reply: Reply| {
+        assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}");
+        client.shared.count.fetch_add(1, Ordering::Relaxed);
+        if !client.shared.stop.load(Ordering::Relaxed) {
+            ask(client);
+        }
+    };
+    handle.submit(request, Box::new(answer));
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::backend::{self, BACKENDS};
 use super::counting::counting;
-use super::engine::Filled;
+use super::engine::{Asked, Filled};
 use super::fio::{self, Target as On};
 use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
@@ -26,8 +26,9 @@ use super::table::{Line, Target};
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 11] = [
+pub const WORKS: [Work; 12] = [
     ("engine", "the engine alone, read hits", engine),
+    ("side-by-side", "two engines at once against one: what a second shard could give", side_by_side),
     ("reads", "read hits through the mount", reads),
     ("writes", "random writes through the mount", writes),
     ("appends", "appends with a sync each through the mount", appends),
@@ -52,7 +53,7 @@ fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
     for _ in 0..plan.rounds {
         theirs.push(plan.fio(&On::File(&raw), &[&READS, &["--ioengine=io_uring", "--iodepth=32"]])?.rate);
         for (side, rates) in sides.iter().zip(&mut ours) {
-            rates.push(side.hits(32, Duration::from_secs(plan.seconds)));
+            rates.push(side.rate(Asked::Read, 32, Duration::from_secs(plan.seconds)));
         }
     }
     sides.into_iter().try_for_each(Filled::end)?;
@@ -61,6 +62,36 @@ fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
         Line::ratio(&work, "of raw", rates, theirs.clone(), 0.9)
     };
     Ok(BACKENDS.into_iter().zip(ours).map(line).collect())
+}
+
+/// The most that a second shard could give: a pool of its own shares nothing with the first.
+fn side_by_side(plan: &Plan) -> Outcome<Vec<Line>> {
+    let start = |number: u32| {
+        let flash = plan.path(&format!("side-{number}.pond"));
+        forget(&plan.path("none"), &flash)?;
+        Filled::start(&flash, Backend::Auto)
+    };
+    let pools = [start(0)?, start(1)?];
+    let time = Duration::from_secs(plan.seconds);
+    let mut lines = Vec::new();
+    for (what, depth, work) in [
+        (Asked::Read, 32, "engine alone, random 4 KiB read hits, 32 at once"),
+        (Asked::SyncedWrite, 8, "engine alone, random 4 KiB writes, each durable, 8 at once"),
+    ] {
+        let (mut one, mut two) = (Vec::new(), Vec::new());
+        for _ in 0..plan.rounds {
+            one.push(pools[0].rate(what, depth, time));
+            two.push(std::thread::scope(|scope| {
+                let half = |pool| scope.spawn(move || Filled::rate(pool, what, depth / 2, time));
+                let halves: Vec<_> = pools.iter().map(half).collect();
+                halves.into_iter().map(|half| half.join().unwrap_or(f64::NAN)).sum()
+            }));
+        }
+        lines.push(Line::ratio(work, "two pools, times one", two, one, 1.6));
+    }
+    pools.into_iter().try_for_each(Filled::end)?;
+    (0..2).try_for_each(|number| forget(&plan.path("none"), &plan.path(&format!("side-{number}.pond"))))?;
+    Ok(lines)
 }
 
 fn writes(plan: &Plan) -> Outcome<Vec<Line>> {
