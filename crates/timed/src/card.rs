@@ -72,6 +72,16 @@ impl ModelledCard {
         Self::pages(offset, len).for_each(|page| self.translation.trim(page));
     }
 
+    /// Pages that it got.
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Pages that its flash wrote.
+    pub(crate) const fn programs(&self) -> u64 {
+        self.programs
+    }
+
     /// Pages that the card wrote for each page that it got.
     pub fn amplification(&self) -> f64 {
         self.programs as f64 / self.written.max(1) as f64
@@ -81,8 +91,8 @@ impl ModelledCard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_models::flash::amplification;
     use crate::rng::Rng;
+    use headpond_models::flash::amplification;
 
     /// The control: the same card, written at random without a log in between, is as slow as its raw figures.
     #[test]

@@ -181,6 +181,11 @@ impl Machine {
         self.flash.first().and_then(ModelledFlash::card)
     }
 
+    /// Pages that the cards under the pool wrote for each page that they got. `None` without cards.
+    pub fn amplification(&self) -> Option<f64> {
+        ModelledFlash::amplification(&self.flash)
+    }
+
     /// A device is lost.
     pub fn lose(&mut self, member: MemberId) {
         self.flash_of(member).lose();
