@@ -69,7 +69,7 @@ const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   /dev/sdb                           a device; also needs --destroy /dev/sdb
   headpond:mode=write-back           headpond over a scratch directory, slowed to a 7,200 rpm disk
   headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
-  model:tachion, model:iodrive-duo   a modelled flash card (random writes: the experiment 'fill')
+  model:tachion                      a modelled flash card ('headpond lab cards models' shows all), for 'fill'
 
 Examples:
   A first look, in a minute or two, on a modelled disk:
