@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use headpond_base::ObjectId;
 use headpond_engine::{Effect, Outcome, RequestId, Space, Ticket};
 use headpond_format::Stamp;
+use headpond_timed::Rng;
 
 use crate::origin::{FileId, SimOrigin};
-use crate::rng::Rng;
 use crate::tree::{Tree, TreeEntry};
 
 /// What is attached to an object.

@@ -6,9 +6,9 @@
 //! every writer, but never the bytes of a writer that writes other bytes there.
 
 use headpond_base::{Buf, BufMut};
+use headpond_timed::mix;
 
 use crate::found::Found;
-use crate::rng::mix;
 
 /// Names one write: of an application, of a foreigner at the origin, or a file's first content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -374,7 +374,7 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use headpond_timed::Rng;
 
     /// In two pieces, if there is enough for that.
     fn found(at: u64, bytes: &[u8]) -> Found {

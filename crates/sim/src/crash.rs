@@ -3,13 +3,13 @@
 use headpond_base::{Buf, CacheMode, Errno};
 use headpond_engine::{Device, FlashRead, Request, Verdict};
 use headpond_format::OriginName;
+use headpond_timed::Rng;
 
 use crate::content::Content;
 use crate::flash::{Cut, SimFlash};
 use crate::marker::{KEY, Marker};
 use crate::origin::{FileId, OriginChange, SpaceKind};
 use crate::outliving::OutlivingMemory;
-use crate::rng::Rng;
 use crate::roster::Roster;
 use crate::sim::{Asked, Door, Sim};
 use crate::under_test::{Refusal, Restored};

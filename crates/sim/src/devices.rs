@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use headpond_base::{Buf, Errno, MemberId};
 use headpond_engine::{FlashRead, newest_superblock};
 use headpond_format::Address;
+use headpond_timed::Rng;
 
 use crate::flash::{Cut, SimFlash, WriteFate};
-use crate::rng::Rng;
 
 /// What a device does with what it is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

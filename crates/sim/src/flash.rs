@@ -15,9 +15,7 @@ use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Stream};
 use headpond_format::decode_segment_head;
-
-use crate::pages::Pages;
-use crate::rng::Rng;
+use headpond_timed::{PagedBytes, Rng};
 
 /// The unit that a device writes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
@@ -55,8 +53,8 @@ pub(crate) struct Layout {
 /// The device.
 #[derive(Clone)]
 pub(crate) struct SimFlash {
-    live: Pages,
-    durable: Pages,
+    live: PagedBytes,
+    durable: PagedBytes,
     /// Completed but not durable, in the order of completion.
     unsynced: Vec<Write>,
     in_flight: BTreeMap<u64, (u64, Buf)>,
@@ -76,8 +74,8 @@ impl SimFlash {
     /// A device of `bytes` zeros.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
-            live: Pages::zeroed(bytes),
-            durable: Pages::zeroed(bytes),
+            live: PagedBytes::zeroed(bytes),
+            durable: PagedBytes::zeroed(bytes),
             unsynced: Vec::new(),
             in_flight: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -413,7 +411,7 @@ pub(crate) enum Cut {
     TearLastEnd,
 }
 
-fn apply(pages: &mut Pages, offset: u64, data: &Buf, sectors: Option<&[bool]>) {
+fn apply(pages: &mut PagedBytes, offset: u64, data: &Buf, sectors: Option<&[bool]>) {
     match sectors {
         None => pages.put(offset, data),
         Some(kept) if kept.iter().all(|kept| *kept) => pages.put(offset, data),

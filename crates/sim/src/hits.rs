@@ -5,9 +5,7 @@
 
 use headpond_base::{BLOCK_U64, Nanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
-
-use crate::machine::{Hardware, Machine, Parts};
-use crate::rng::Rng;
+use headpond_timed::{Hardware, Machine, Parts, Rng};
 
 /// The load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::content::{Content, ContentChange, WriterId};
     use crate::model::Model;
-    use crate::rng::Rng;
+    use headpond_timed::Rng;
 
     /// Whether both hold the same wherever a look at these ranges passes over.
     fn agree_outside(one: &Content, other: &Content, ranges: &Ranges) -> bool {

@@ -11,10 +11,10 @@
 use headpond_base::{BufMut, MemberId};
 use headpond_engine::{MembersChange, Request, heal_superblock};
 use headpond_format::{Address, Member, MemberName, MemberState};
+use headpond_timed::Rng;
 
 use crate::devices::{AsIs, Device, Health};
 use crate::flash::{Layout, WriteFate};
-use crate::rng::Rng;
 use crate::roster::Change;
 use crate::sim::{Asked, Sim};
 use crate::under_test::{Refusal, Restored};

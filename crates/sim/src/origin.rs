@@ -18,10 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, Result, UnixNanos};
 use headpond_format::{FileIdentity, Stamp};
+use headpond_timed::{FileBytes, Rng};
 
 use crate::found::Found;
-use crate::pages::FileBytes;
-use crate::rng::Rng;
 
 use volumes::Volume;
 

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK_U64, Buf, Nanos, ObjectId, RECORD_BYTES_MAX, UnixNanos};
 use headpond_engine::{Config, Reply, Stats, Treatment};
+use headpond_timed::{Hardware, Machine, Parts, some_data};
 use headpond_trace::{Extent, TracedRequest};
-
-use crate::machine::{Hardware, Machine, Parts, some_data};
 
 /// The most requests under way. More would wait in the application or the kernel.
 const AT_ONCE: usize = 64;

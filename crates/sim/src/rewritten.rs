@@ -5,9 +5,7 @@
 
 use headpond_base::{Nanos, UnixNanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
-
-use crate::machine::{Hardware, Machine, Parts, some_data};
-use crate::rng::Rng;
+use headpond_timed::{Hardware, Machine, Parts, Rng, some_data};
 
 /// A page of the other data.
 const PAGE: u64 = 8 << 10;

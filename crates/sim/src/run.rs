@@ -2,10 +2,10 @@
 
 use headpond_base::{CacheMode, Nanos};
 use headpond_engine::{Class, Compression, FlushId, Handling, Treatment};
+use headpond_timed::{Rng, mix};
 
 use crate::content::{Content, ContentChange};
 use crate::origin::{FileId, Name};
-use crate::rng::{Rng, mix};
 use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, USER, class};
 use crate::sim::Sim;
 use crate::under_test::Maker;

@@ -8,11 +8,11 @@ use headpond_engine::{
     Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy, TailSlots,
 };
 use headpond_format::{Geometry, Member, MemberName, Members};
+use headpond_timed::Rng;
 
 use crate::devices::{Device, Devices};
 use crate::flash::Layout;
 use crate::origin::SpaceKind;
-use crate::rng::Rng;
 
 /// What the caller of a run decides.
 #[derive(Clone, Debug)]

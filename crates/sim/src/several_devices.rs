@@ -12,10 +12,7 @@ use headpond_engine::{Config, Reply, Request, RequestId, Treatment};
 use headpond_format::{Geometry, Member, MemberName};
 use headpond_measure::Latency;
 use headpond_models::Network;
-
-use crate::machine::{Contents, Machine, Parts, some_data};
-use crate::modelled_flash::{DeviceModel, FlashModel};
-use crate::rng::{Rng, mix};
+use headpond_timed::{Contents, DeviceModel, FlashModel, Machine, Parts, Rng, mix, some_data};
 
 /// Bytes of a page: what is written and read at once, if nothing else is said.
 const PAGE: u64 = 16 << 10;

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, OpenObject, Request, RequestId, Treatment};
 use headpond_format::FileIdentity;
+use headpond_timed::Rng;
 
 use crate::configuration::{Moment, MutationId};
 use crate::content::{Content, ContentChange, WriterId, fill};
 use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
-use crate::rng::Rng;
 use crate::roster::{Change, Roster};
 use crate::scenario::{Options, Scenario, USER};
 use crate::thoroughness::Thoroughness;

@@ -5,7 +5,7 @@
 //!
 //! Keeps true: it is drawn separately. Nothing else of a seed depends on it, except through the reads.
 
-use crate::rng::Rng;
+use headpond_timed::Rng;
 
 /// Decides what a look reads.
 pub(crate) struct Thoroughness {

@@ -10,11 +10,9 @@ use headpond_base::{BufMut, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, Reply, Request, RequestId, Stats, Treatment};
 use headpond_format::Geometry;
 use headpond_models::Network;
-
-use crate::card::{ModelledCard, OnCard};
-use crate::machine::{Contents, Machine, Parts, Traffic, one_member};
-use crate::modelled_flash::{FlashModel, QUICK_FLASH};
-use crate::rng::Rng;
+use headpond_timed::{
+    Contents, FlashModel, Machine, ModelledCard, OnCard, Parts, QUICK_FLASH, Rng, Traffic, one_member,
+};
 
 /// A page: the unit of a database's writes.
 pub const PAGE: u64 = 16 << 10;

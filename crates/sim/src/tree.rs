@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Errno, Result};
+use headpond_timed::Rng;
 
 use crate::origin::{FileId, Name, SimOrigin};
-use crate::rng::Rng;
 
 /// The names that a sync of a file makes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

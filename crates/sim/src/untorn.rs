@@ -19,10 +19,10 @@
 use headpond_base::{BLOCK_U64, CacheMode, Nanos, RECORD_BYTES_MAX};
 use headpond_engine::{Handling, Treatment};
 use headpond_format::Geometry;
+use headpond_timed::Rng;
 
 use crate::content::{ContentChange, WriterId};
 use crate::origin::{FileId, SpaceKind};
-use crate::rng::Rng;
 use crate::scenario::{Faults, MemberShape, Scenario, Treatments};
 use crate::sim::Sim;
 

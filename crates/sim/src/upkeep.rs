@@ -5,9 +5,9 @@
 //! that is answered.
 
 use headpond_engine::{MembersChange, Request};
+use headpond_timed::Rng;
 
 use crate::devices::Health;
-use crate::rng::Rng;
 use crate::roster::Change;
 use crate::sim::{Asked, Sim};
 

@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use headpond_base::{Nanos, PoolId};
 use headpond_claim::ownership::{Allowed, Awaited, Drawn, Durable, Held, Ownership, Use, Whose, judge};
 use headpond_claim::{Standing, Watch, Way};
+use headpond_timed::Rng;
 
 use crate::planted::PlantedUse;
-use crate::rng::Rng;
 use crate::scenario::Options;
 use crate::{Failure, HistorySums};
 

@@ -3,10 +3,10 @@
 
 use headpond_engine::{Effect, Mutation, OpenObject, OpenVolume, Treatment};
 use headpond_format::Witness;
+use headpond_timed::Rng;
 
 use crate::content::{Content, ContentChange};
 use crate::origin::FileId;
-use crate::rng::Rng;
 use crate::scenario::Kind;
 use crate::sim::Sim;
 use crate::world::World;

@@ -9,10 +9,7 @@ use headpond_base::{Buf, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
 use headpond_format::Geometry;
 use headpond_models::Network;
-
-use crate::machine::{Contents, Machine, Parts, one_member, some_data};
-use crate::modelled_flash::{FlashModel, QUICK_FLASH};
-use crate::rng::{Rng, mix};
+use headpond_timed::{Contents, FlashModel, Machine, Parts, QUICK_FLASH, Rng, mix, one_member, some_data};
 
 const PAGE: u64 = 8 << 10;
 const SECOND: u64 = Nanos::SECOND.0;

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 use headpond_format::Address;
+use headpond_timed::{Rng, mix};
 
 use self::losses::Losses;
 pub(crate) use self::losses::Lost;
@@ -22,7 +23,6 @@ use crate::flash::{Cut, WriteFate};
 use crate::marker::Marker;
 use crate::origin::{FileId, Name, OriginChange, Reach, SimOrigin, SpaceKind};
 use crate::outliving::{Killed, OutlivingMemory, in_own_memory};
-use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
 use crate::under_test::UnderTest;
 

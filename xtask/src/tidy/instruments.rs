@@ -10,7 +10,8 @@ use crate::tree;
 /// Parts that no program for users has.
 const NEVER: [&str; 4] = ["planted-bugs", "mortal", "headpond-sim", "headpond-fuzz"];
 /// Parts that only a program with the lab has.
-const WITH_THE_LAB: [&str; 4] = ["headpond-lab", "headpond-modelled", "headpond-models", "headpond-measure"];
+const WITH_THE_LAB: [&str; 5] =
+    ["headpond-lab", "headpond-modelled", "headpond-models", "headpond-measure", "headpond-timed"];
 
 /// Complains about instruments in the program.
 pub fn check() -> Vec<Complaint> {

@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 26] = [
+const LAYERS: [(&str, &[&str]); 27] = [
     ("base", &[]),
     ("holder", &[]),
     ("measure", &["base"]),
@@ -22,13 +22,17 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("log", &["base", "format", "map"]),
     ("engine", &["base", "format", "map", "policy", "log"]),
     ("names", &["base", "format", "engine", "ledger"]),
+    ("timed", &["base", "measure", "models", "format", "engine"]),
     ("check", &["base", "format", "map", "log", "engine"]),
     ("recording", &["base", "format"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check", "recording"]),
     ("trace", &["base", "policy", "recording"]),
     (
         "sim",
-        &["base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace", "measure"],
+        &[
+            "base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace",
+            "measure", "timed",
+        ],
     ),
     ("rules", &["base"]),
     ("door", &["base", "engine", "rules"]),
@@ -52,7 +56,13 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "recording",
         ],
     ),
-    ("lab", &["base", "format", "holder", "device", "map", "engine", "shard", "mount", "control", "measure", "models"]),
+    (
+        "lab",
+        &[
+            "base", "format", "holder", "device", "map", "engine", "shard", "mount", "control", "measure", "models",
+            "timed",
+        ],
+    ),
     (
         "cli",
         &[

@@ -1,5 +1,6 @@
 //! The command line of `headpond lab`.
 
+use super::cards::{self, CardsArgs};
 use super::plan::{Plan, duration};
 use super::results::{Results, Session};
 use super::runner::Means;
@@ -55,6 +56,11 @@ enum Command {
     Resume(ResumeArgs),
     /// Write the page, charts and tables of a session again
     Report(ReportArgs),
+    /// Draw the tables of the flash card studies on modelled devices, without headpond and with it
+    ///
+    /// The engine is the real one; devices, origin and time are models. So it needs no device and no root, and the
+    /// figures are the same on every machine.
+    Cards(CardsArgs),
 }
 
 const RUN_HELP: &str = "Targets, [NAME=]PLACE:
@@ -63,7 +69,7 @@ const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   /dev/sdb                           a device; also needs --destroy /dev/sdb
   headpond:mode=write-back           headpond over a scratch directory, slowed to a 7,200 rpm disk
   headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
-  model:tachion, model:iodrive-duo   a modelled flash card (random writes: the experiment 'fill')
+  model:tachion                      a modelled flash card ('headpond lab cards models' shows all), for 'fill'
 
 Examples:
   A first look, in a minute or two, on a modelled disk:
@@ -212,6 +218,7 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
             let results = Results::open(&resume.directory)?;
             carry_out(&results, &resume.means)
         }
+        Command::Cards(cards) => cards::run(cards),
         Command::Report(report) => tell(&Results::open(&report.directory)?),
     }
 }

@@ -10,6 +10,7 @@
 //! - The lab writes and removes only what it made itself, unless a place was named with `--destroy`.
 //! - A run is on disk before the next begins, so an interrupted session continues where it was.
 
+mod cards;
 pub mod commands;
 mod counters;
 mod definition;

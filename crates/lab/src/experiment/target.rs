@@ -149,9 +149,7 @@ impl Target {
             return Self::pond("").map(Kind::Headpond);
         }
         if let Some(name) = place.strip_prefix("model:") {
-            let model = Model::ALL.into_iter().find(|model| model.name == name);
-            let known = Model::ALL.map(|model| model.name).join(", ");
-            return model.map(Kind::Card).ok_or_else(|| format!("no model is called '{name}': one of {known}"));
+            return name.parse().map(Kind::Card);
         }
         let path = PathBuf::from(place);
         if !path.is_absolute() {

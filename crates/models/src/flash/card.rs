@@ -1,7 +1,10 @@
-//! A flash card: a translation layer with rates, and two cards of 2010 as presets.
+//! A flash card: a translation layer with rates, and cards of 2010 to 2014 as presets.
+//!
+//! Keeps true: each preset says which of its figures a study gave, and which were chosen so that it gives them.
 
 use super::{Cost, Translation};
 use headpond_measure::Random;
+use std::str::FromStr;
 
 /// What distinguishes one card from another.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -14,23 +17,88 @@ pub struct Model {
     pub link: f64,
     /// The most that its flash writes, copies included, in MiB a second.
     pub flash: f64,
-    /// The cost of reading a page to copy it, as a share of the cost of writing it.
-    pub copy_read: f64,
+    /// What it costs to copy a page, on top of its write: as a share of a write.
+    pub copy: f64,
+    /// How much of it is known.
+    pub known: &'static str,
 }
 
 impl Model {
     /// The tachIOn of 400 GB. Its link is its fastest published point. Its flash is what its slowest point needs.
-    pub const TACHION: Self = Self { name: "tachion", spare: 0.30, link: 990.0, flash: 966.0, copy_read: 0.0 };
-    /// The ioDrive Duo of 320 GB, by the same two points.
-    pub const DUO: Self = Self { name: "iodrive-duo", spare: 0.046, link: 1095.0, flash: 1095.0, copy_read: 0.0 };
+    pub const TACHION: Self = Self {
+        name: "tachion",
+        spare: 0.30,
+        link: 990.0,
+        flash: 966.0,
+        copy: 0.0,
+        known: "published at nine fills; the model is within 12 % of each",
+    };
+    /// The ioDrive Duo of 320 GB. The cost of a copy is what bends the curve as published, and no property that anyone
+    /// has told of the card.
+    pub const DUO: Self = Self {
+        name: "iodrive-duo",
+        spare: 0.28,
+        link: 1095.0,
+        flash: 1287.0,
+        copy: 8.5,
+        known: "published at nine fills; spare space and the cost of copies are fitted, to within 20 % of each",
+    };
+    /// The ioDrive of 320 GB (MLC): 500 MiB a second at its best, 110 to 120 when it is full. Two points, so all between
+    /// them is the formula's.
+    pub const IODRIVE: Self = Self {
+        name: "iodrive",
+        spare: 0.137,
+        link: 500.0,
+        flash: 500.0,
+        copy: 0.0,
+        known: "published nearly empty and full; between them it is a formula",
+    };
+    /// The same, formatted to three quarters of its size: a quarter more to clean in.
+    pub const IODRIVE_RESERVE: Self = Self {
+        name: "iodrive-reserve",
+        spare: (1.0 + 0.137) / 0.75 - 1.0,
+        link: 500.0,
+        flash: 500.0,
+        copy: 0.0,
+        known: "the ioDrive's model with a quarter of its size reserved; not published",
+    };
+    /// The FlashMAX II: 780 MiB a second once it is steady, taken to be full. All else is the tachIOn's, of the same maker.
+    pub const FLASHMAX_2: Self = Self {
+        name: "flashmax-2",
+        spare: 0.30,
+        link: 1830.0,
+        flash: 1830.0,
+        copy: 0.0,
+        known: "published at one point, steady; the curve is the tachIOn's",
+    };
+    /// One of eight eXFlash DIMMs: an eighth of 1 GB a second when half full, and a fall of 22 % from 20 to 80 % of use.
+    pub const DIMM: Self = Self {
+        name: "dimm",
+        spare: 0.556,
+        link: 125.0,
+        flash: 125.0,
+        copy: 0.0,
+        known: "published half full, eight together, and how far it falls from 20 to 80 %; between them it is a formula",
+    };
     /// All cards.
-    pub const ALL: [Self; 2] = [Self::TACHION, Self::DUO];
+    pub const ALL: [Self; 6] =
+        [Self::TACHION, Self::DUO, Self::IODRIVE, Self::IODRIVE_RESERVE, Self::FLASHMAX_2, Self::DIMM];
 
     /// MiB a second of a user's writes. `written` pages cost the flash work `cost`.
     #[must_use]
     pub fn rate(&self, written: u64, cost: Cost) -> f64 {
-        let work = cost.programs as f64 + self.copy_read * cost.reads as f64;
+        let work = cost.programs as f64 + self.copy * cost.reads as f64;
         self.link.min(self.flash * written as f64 / work.max(1.0))
+    }
+}
+
+impl FromStr for Model {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = || Self::ALL.map(|model| model.name).join(", ");
+        let found = Self::ALL.into_iter().find(|model| model.name == name);
+        found.ok_or_else(|| format!("no model is called '{name}': one of {}", known()))
     }
 }
 
@@ -117,25 +185,44 @@ mod tests {
         }
     }
 
-    /// Only its shape: it falls at every step, from the published height to the published depth. In between, the real
-    /// card fell sooner than over-provisioning alone explains.
     #[test]
-    fn the_duo_falls_at_every_step_and_as_far_as_published() {
+    fn the_duo_writes_at_every_fill_as_published_within_20_percent() {
         let found = table(Model::DUO);
-        assert!(
-            found.windows(2).all(|pair| pair[1] <= pair[0]) && found.windows(2).skip(1).all(|pair| pair[1] < pair[0]),
-            "{found:?}"
-        );
-        let within = |found: f64, expected: f64| {
-            assert!((found / expected - 1.0).abs() <= 0.12, "{found:.3} for {expected}");
-        };
-        within(found[0], DUO[0]);
-        within(found[8], DUO[8]);
-        within(found[8] / found[0], 0.09);
-        // The values, at 50 to 90 %, of the formula that was published with the figures.
-        for (index, expected) in [946.0, 819.0, 668.0, 496.0, 306.0].into_iter().enumerate() {
-            within(found[3 + index], expected);
+        for (index, (found, expected)) in found.iter().zip(DUO).enumerate() {
+            let used = 20 + index * 10;
+            assert!((found / expected - 1.0).abs() <= 0.20, "{used} % used: {found:.0} for {expected}");
         }
+        // Another study of the same card: 934, 613 and 354 MiB a second on 100, 150 and 200 GiB of it.
+        for (gib, expected) in [(100.0, 934.0), (150.0, 613.0), (200.0, 354.0)] {
+            let found = Card::filled(Model::DUO, gib * 1.073_741_824 / 320.0, 5).settled().rate;
+            assert!((found / expected - 1.0).abs() <= 0.25, "{gib} GiB used: {found:.0} for {expected}");
+        }
+    }
+
+    #[test]
+    fn the_iodrive_is_as_published_nearly_empty_and_full_and_faster_with_a_reserve() {
+        let rate = |model, used| Card::filled(model, used, 4).settled().rate;
+        let (empty, full) = (rate(Model::IODRIVE, 0.1), rate(Model::IODRIVE, 1.0));
+        assert!((495.0..=500.0).contains(&empty) && (110.0..=120.0).contains(&full), "{empty} {full}");
+        // As much data: the reserve changes nothing. As full: it does.
+        let (without, with) = (rate(Model::IODRIVE, 0.75), rate(Model::IODRIVE_RESERVE, 1.0));
+        assert!((with / without - 1.0).abs() < 0.03 && with > 2.0 * full, "{without} {with} {full}");
+    }
+
+    #[test]
+    fn the_flashmax_is_as_fast_as_published_once_it_is_steady() {
+        let found = Card::filled(Model::FLASHMAX_2, 1.0, 4).settled().rate;
+        assert!((found / 780.0 - 1.0).abs() < 0.02, "{found}");
+    }
+
+    #[test]
+    fn a_dimm_falls_as_far_as_published() {
+        let rate = |used| Card::filled(Model::DIMM, used, 4).settled().rate;
+        let half = rate(0.5) * f64::from(1 << 20) * 8.0 / 1e9;
+        assert!((0.95..1.05).contains(&half), "eight of them write {half:.2} GB/s");
+        // Two steps of 11 to 12 %.
+        let fall = 1.0 - rate(0.8) / rate(0.2);
+        assert!((0.20..=0.24).contains(&fall), "{fall}");
     }
 
     #[test]

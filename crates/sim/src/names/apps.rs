@@ -7,12 +7,12 @@ use std::rc::Rc;
 use headpond_base::{BufMut, Errno, Result};
 use headpond_engine::{Reply, Request, Treatment};
 use headpond_names::{Access, Content, FileKind, Making, RenameFlags};
+use headpond_timed::Rng;
 
 use crate::content::{ContentChange, fill};
 use crate::names::env::{Answer, lock, nap, opening, with};
 use crate::names::kernel::{Busy, Mount, Open, lock_files};
 use crate::origin::{FileId, Name};
-use crate::rng::Rng;
 use crate::tree;
 
 /// The kinds of operations.

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 use headpond_base::{Errno, ObjectId};
 use headpond_engine::{Namespace, Reply, Request, RequestId};
 use headpond_names::{Again, See, TreeOperation};
+use headpond_timed::Rng;
 
 use crate::above::is_let_go;
 use crate::configuration::{Moment, MutationId};
@@ -28,7 +29,6 @@ use crate::names::keys::Origin;
 use crate::names::promises::Promises;
 use crate::origin::{FileId, SimOrigin};
 use crate::planted::Planted;
-use crate::rng::Rng;
 use crate::tree::Tree;
 use crate::world::World;
 

@@ -9,6 +9,7 @@ use headpond_engine::{
 };
 use headpond_format::OriginName;
 use headpond_names::{KnownObject, MountSettings, Names};
+use headpond_timed::Rng;
 
 use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::found::Found;
@@ -19,7 +20,6 @@ use crate::names::keys::{Engine, Origin};
 use crate::names::run::Run;
 use crate::origin::FileId;
 use crate::outliving::OutlivingMemory;
-use crate::rng::Rng;
 use crate::takeover::REDO_TICKETS;
 use crate::tree::{Kind, Over};
 

@@ -3,6 +3,7 @@
 use headpond_base::{CacheMode, MemberId, Nanos, PoolId};
 use headpond_engine::format_pool;
 use headpond_format::{Address, MemberName};
+use headpond_timed::Rng;
 
 use crate::above::Above;
 use crate::configuration::Moment;
@@ -13,7 +14,6 @@ use crate::names::kernel::Mount;
 use crate::names::tasks::Tasks;
 use crate::origin::OriginChange;
 use crate::planted::Planted;
-use crate::rng::Rng;
 use crate::scenario::{Options, PLENTY, Scenario};
 use crate::tree::{Kind, Reach, Tree};
 use crate::world::World;

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use headpond_base::{Buf, CacheMode, Errno};
 use headpond_engine::{Reply, RequestId};
+use headpond_timed::mix;
 
 use super::{Asked, Sim, StatusChange, busy_file};
 use crate::configuration::{Moment, MutationId};
 use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::{FileId, SpaceKind};
-use crate::rng::mix;
 use crate::roster::Change;
 
 impl Sim<'_> {

@@ -13,7 +13,7 @@ mod cells;
 mod kinds;
 mod limits;
 mod page;
-mod picture;
+pub(in crate::experiment) mod picture;
 mod settled;
 mod tables;
 

@@ -11,31 +11,37 @@ const ROOM_MOST: usize = 8;
 
 /// Bytes in pages. Cloning costs a pointer for each page.
 #[derive(Clone, Debug)]
-pub(crate) struct Pages {
+pub struct PagedBytes {
     /// Each a view of one block.
     pages: Vec<Buf>,
     zeros: Buf,
 }
 
-impl Pages {
+impl PagedBytes {
     /// `bytes` zeros, a multiple of the block.
-    pub(crate) fn zeroed(bytes: u64) -> Self {
+    pub fn zeroed(bytes: u64) -> Self {
         let mut pages = Self { pages: Vec::new(), zeros: BufMut::zeroed(BLOCK).freeze() };
         pages.resize(bytes as usize);
         pages
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
         self.pages.len() * BLOCK
     }
 
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
     /// Cuts off the bytes after `bytes`, a multiple of the block, or appends zeros up to it.
-    pub(crate) fn resize(&mut self, bytes: usize) {
+    pub fn resize(&mut self, bytes: usize) {
         self.pages.resize_with(bytes / BLOCK, || self.zeros.clone());
     }
 
     /// Views of the bytes from `offset` on, as few as possible without a copy.
-    pub(crate) fn views(&self, offset: u64, len: usize) -> Vec<Buf> {
+    pub fn views(&self, offset: u64, len: usize) -> Vec<Buf> {
         let mut views: Vec<Buf> = Vec::new();
         for (page, inside, take) in touched(offset, len) {
             let page = &self.pages[page];
@@ -48,7 +54,7 @@ impl Pages {
     }
 
     /// The bytes from `offset` on.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> Buf {
+    pub fn read(&self, offset: u64, len: usize) -> Buf {
         let mut views = self.views(offset, len);
         if views.len() <= 1 {
             return views.pop().unwrap_or_else(Buf::empty);
@@ -63,7 +69,7 @@ impl Pages {
     }
 
     /// Writes `data` at `offset`, all of it within the device.
-    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
         let mut rest = data;
         for (page, inside, take) in touched(offset, data.len()) {
             if take == BLOCK {
@@ -81,7 +87,7 @@ impl Pages {
     }
 
     /// The same, but whole pages stay where `data` has them.
-    pub(crate) fn put(&mut self, offset: u64, data: &Buf) {
+    pub fn put(&mut self, offset: u64, data: &Buf) {
         if data.room() > data.len() * ROOM_MOST {
             return self.write(offset, data);
         }
@@ -97,7 +103,7 @@ impl Pages {
     }
 
     /// Makes a range zeros.
-    pub(crate) fn clear(&mut self, offset: u64, len: usize) {
+    pub fn clear(&mut self, offset: u64, len: usize) {
         for (page, inside, take) in touched(offset, len) {
             if take == BLOCK {
                 self.pages[page] = self.zeros.clone();
@@ -108,12 +114,12 @@ impl Pages {
     }
 
     /// Whether a page is zeros.
-    pub(crate) fn is_zeros(&self, page: usize) -> bool {
+    pub fn is_zeros(&self, page: usize) -> bool {
         self.pages[page].is_same_view(&self.zeros) || self.pages[page].iter().all(|byte| *byte == 0)
     }
 
     /// Makes a range the same as in `other`.
-    pub(crate) fn copy_range(&mut self, other: &Self, offset: u64, len: usize) {
+    pub fn copy_range(&mut self, other: &Self, offset: u64, len: usize) {
         let mut at = offset;
         for view in other.views(offset, len) {
             self.put(at, &view);
@@ -122,7 +128,7 @@ impl Pages {
     }
 
     /// Changes one byte.
-    pub(crate) fn flip(&mut self, offset: u64, bits: u8) {
+    pub fn flip(&mut self, offset: u64, bits: u8) {
         self.change(offset as usize / BLOCK, |bytes| bytes[offset as usize % BLOCK] ^= bits);
     }
 
@@ -146,22 +152,29 @@ fn touched(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, usize
 
 /// The bytes of a file. After its end, the rest of the last page is zeros.
 #[derive(Clone, Debug)]
-pub(crate) struct FileBytes {
-    pages: Pages,
+pub struct FileBytes {
+    pages: PagedBytes,
     len: u64,
 }
 
 impl FileBytes {
-    pub(crate) fn empty() -> Self {
-        Self { pages: Pages::zeroed(0), len: 0 }
+    /// A file without a byte.
+    pub fn empty() -> Self {
+        Self { pages: PagedBytes::zeroed(0), len: 0 }
     }
 
-    pub(crate) const fn len(&self) -> u64 {
+    /// Its size.
+    pub const fn len(&self) -> u64 {
         self.len
     }
 
+    /// Whether it has no byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Sets the size of the file.
-    pub(crate) fn resize(&mut self, len: u64) {
+    pub fn resize(&mut self, len: u64) {
         if len < self.len {
             self.pages.clear(len, (self.len.min(len.next_multiple_of(BLOCK as u64)) - len) as usize);
         }
@@ -170,13 +183,13 @@ impl FileBytes {
     }
 
     /// Makes a range zeros; the size stays.
-    pub(crate) fn clear(&mut self, offset: u64, len: u64) {
+    pub fn clear(&mut self, offset: u64, len: u64) {
         let start = offset.min(self.len);
         self.pages.clear(start, ((offset + len).min(self.len) - start) as usize);
     }
 
     /// Writes pieces one after the other.
-    pub(crate) fn put(&mut self, offset: u64, pieces: &[Buf]) {
+    pub fn put(&mut self, offset: u64, pieces: &[Buf]) {
         let mut at = offset;
         for piece in pieces {
             let end = at + piece.len() as u64;
@@ -189,18 +202,18 @@ impl FileBytes {
     }
 
     /// Reads; shorter at the end.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> Buf {
+    pub fn read(&self, offset: u64, len: usize) -> Buf {
         let start = offset.min(self.len);
         self.pages.read(start, (len as u64).min(self.len - start) as usize)
     }
 
     /// All bytes, without a copy.
-    pub(crate) fn views(&self) -> Vec<Buf> {
+    pub fn views(&self) -> Vec<Buf> {
         self.pages.views(0, self.len as usize)
     }
 
     /// The blocks that are not zeros.
-    pub(crate) fn with_data(&self) -> impl Iterator<Item = u64> {
+    pub fn with_data(&self) -> impl Iterator<Item = u64> {
         (0..self.pages.pages.len()).filter(|page| !self.pages.is_zeros(*page)).map(|page| page as u64)
     }
 }
@@ -212,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_copy_does_not_see_later_writes() {
-        let mut pages = Pages::zeroed(4 * BLOCK as u64);
+        let mut pages = PagedBytes::zeroed(4 * BLOCK as u64);
         pages.write(100, &[1; 5000]);
         let copy = pages.clone();
         pages.write(0, &[2; 3 * BLOCK]);
@@ -226,7 +239,7 @@ mod tests {
     #[test]
     fn what_is_shared_with_a_buffer_is_read_without_a_copy_and_does_not_change_it() {
         let data = BufMut::copy_of(&[5; 3 * BLOCK]).freeze();
-        let mut pages = Pages::zeroed(4 * BLOCK as u64);
+        let mut pages = PagedBytes::zeroed(4 * BLOCK as u64);
         pages.put(BLOCK as u64, &data);
         assert!(pages.read(BLOCK as u64, 3 * BLOCK).is_same_view(&data));
         pages.flip(2 * BLOCK as u64, 1);

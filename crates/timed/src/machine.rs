@@ -28,8 +28,8 @@ pub struct Hardware {
     pub origin: Network,
 }
 
-/// The bytes of the origin.
-pub(crate) enum Contents {
+/// The bytes of an origin.
+pub enum Contents {
     /// The same everywhere, even after writes. No zeros, which could be holes.
     Alike(Buf),
     /// The bytes of its only file.
@@ -58,18 +58,21 @@ impl Contents {
 }
 
 /// The hardware and options of an engine.
-pub(crate) struct Parts {
-    pub(crate) geometry: Geometry,
+pub struct Parts {
+    /// How the pool is divided.
+    pub geometry: Geometry,
     /// The devices of the pool.
-    pub(crate) members: Vec<(Member, FlashModel)>,
-    pub(crate) origin: Network,
-    pub(crate) contents: Contents,
+    pub members: Vec<(Member, FlashModel)>,
+    /// How fast the origin is.
+    pub origin: Network,
+    /// The bytes of the origin.
+    pub contents: Contents,
     /// The origin serves the misses of a request one block at a time, as for a cache that fetches each by itself.
-    pub(crate) by_block: bool,
+    pub by_block: bool,
 }
 
 /// The one device of a pool.
-pub(crate) fn one_member(geometry: &Geometry, model: FlashModel) -> Vec<(Member, FlashModel)> {
+pub fn one_member(geometry: &Geometry, model: FlashModel) -> Vec<(Member, FlashModel)> {
     vec![(geometry.member(MemberName([4; 16])), model)]
 }
 
@@ -78,7 +81,7 @@ impl Parts {
     ///
     /// # Panics
     /// If the pool is too small.
-    pub(crate) fn of(hardware: Hardware) -> Self {
+    pub fn of(hardware: Hardware) -> Self {
         let geometry = Geometry::for_bytes(hardware.pool).unwrap_or_else(|error| panic!("a pool for a test: {error}"));
         let contents = Contents::Alike(some_data());
         let members = one_member(&geometry, FlashModel::Volume(hardware.flash));
@@ -88,17 +91,17 @@ impl Parts {
 
 /// The work of the origin in a second.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     /// I/Os that it began.
-    pub(crate) ios: u64,
+    pub ios: u64,
     /// Bytes of writes that ended.
-    pub(crate) written: u64,
+    pub written: u64,
     /// Nanoseconds of work that it was given.
-    pub(crate) busy: u64,
+    pub busy: u64,
 }
 
 /// Data of the largest request.
-pub(crate) fn some_data() -> Buf {
+pub fn some_data() -> Buf {
     let mut data = BufMut::zeroed(RECORD_BYTES_MAX);
     data.fill(0xA5);
     data.freeze()
@@ -108,7 +111,7 @@ pub(crate) fn some_data() -> Buf {
 const MISS_MAX: u64 = 16 << 10;
 
 /// An engine, its devices, and its clock.
-pub(crate) struct Machine {
+pub struct Machine {
     engine: Engine,
     /// By the number of the member.
     flash: Vec<ModelledFlash>,
@@ -127,7 +130,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// An engine on an empty pool.
-    pub(crate) fn new(parts: Parts, config: Config) -> Self {
+    pub fn new(parts: Parts, config: Config) -> Self {
         let Parts { geometry, members, .. } = parts;
         let (first, others) = members.split_first().expect("a pool has a device");
         let longer = |list: Members, (row, _): &(Member, _)| list.with(*row).expect("so many numbers there are").0;
@@ -158,31 +161,38 @@ impl Machine {
         machine
     }
 
-    pub(crate) const fn now(&self) -> Nanos {
+    /// The time.
+    pub const fn now(&self) -> Nanos {
         self.now
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    /// The engine's counters.
+    pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
     /// The work of the origin in each second, up to the last one with any.
-    pub(crate) fn traffic(&self) -> &[Traffic] {
+    pub fn traffic(&self) -> &[Traffic] {
         &self.traffic
     }
 
     /// The card under the pool, if there is one.
-    pub(crate) fn card(&self) -> Option<&ModelledCard> {
+    pub fn card(&self) -> Option<&ModelledCard> {
         self.flash.first().and_then(ModelledFlash::card)
     }
 
+    /// Pages that the cards under the pool wrote for each page that they got. `None` without cards.
+    pub fn amplification(&self) -> Option<f64> {
+        ModelledFlash::amplification(&self.flash)
+    }
+
     /// A device is lost.
-    pub(crate) fn lose(&mut self, member: MemberId) {
+    pub fn lose(&mut self, member: MemberId) {
         self.flash_of(member).lose();
     }
 
     /// Asks for another device to be taken into the pool.
-    pub(crate) fn add(&mut self, row: Member, model: FlashModel) -> RequestId {
+    pub fn add(&mut self, row: Member, model: FlashModel) -> RequestId {
         self.flash.push(ModelledFlash::new(model, row.bytes));
         self.ask(Request::ChangeMembers(MembersChange::Add(row)))
     }
@@ -192,12 +202,12 @@ impl Machine {
     }
 
     /// The origin's present content.
-    pub(crate) const fn contents(&self) -> &Contents {
+    pub const fn contents(&self) -> &Contents {
         &self.contents
     }
 
     /// Opens a file of this size at the origin.
-    pub(crate) fn open(&mut self, size: u64) -> ObjectId {
+    pub fn open(&mut self, size: u64) -> ObjectId {
         let number = self.sizes.len() as u64 + 1;
         let stamp = Stamp { size, mtime: UnixNanos(1), ctime: UnixNanos(1) };
         let path = format!("file {number}").into_bytes();
@@ -213,7 +223,7 @@ impl Machine {
     }
 
     /// Sends a request, to be answered some time.
-    pub(crate) fn ask(&mut self, request: Request) -> RequestId {
+    pub fn ask(&mut self, request: Request) -> RequestId {
         self.number += 1;
         let id = RequestId(self.number);
         self.engine.submit(id, request);
@@ -222,7 +232,7 @@ impl Machine {
     }
 
     /// Sends a request and lets time pass until its answer. Other answers that come meanwhile are kept.
-    pub(crate) fn ask_and_wait(&mut self, request: Request) -> Reply {
+    pub fn ask_and_wait(&mut self, request: Request) -> Reply {
         let id = self.ask(request);
         loop {
             if let Some(at) = self.replies.iter().position(|(of, _)| *of == id) {
@@ -233,12 +243,12 @@ impl Machine {
     }
 
     /// The answers since the last call.
-    pub(crate) fn take_replies(&mut self) -> Vec<(RequestId, Reply)> {
+    pub fn take_replies(&mut self) -> Vec<(RequestId, Reply)> {
         std::mem::take(&mut self.replies)
     }
 
     /// Makes the next event happen if it comes before `end`; otherwise only time passes. `false` if no event follows.
-    pub(crate) fn step(&mut self, end: Nanos) -> bool {
+    pub fn step(&mut self, end: Nanos) -> bool {
         let wake = self.engine.next_wake();
         let next = self.coming.peek().map(|Reverse((at, _))| *at);
         let Some(soonest) = wake.into_iter().chain(next).min().filter(|soonest| *soonest <= end) else {

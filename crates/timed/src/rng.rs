@@ -5,12 +5,12 @@
 
 /// A stream of pseudo-random numbers.
 #[derive(Clone)]
-pub(crate) struct Rng {
+pub struct Rng {
     state: [u64; 4],
 }
 
 /// One step of SplitMix64: also a good mixing function.
-pub(crate) const fn mix(seed: u64) -> u64 {
+pub const fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -19,7 +19,7 @@ pub(crate) const fn mix(seed: u64) -> u64 {
 
 impl Rng {
     /// The stream of a seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let mut word = seed;
         let state = std::array::from_fn(|_| {
             word = mix(word);
@@ -30,12 +30,13 @@ impl Rng {
 
     /// A separate stream for the `index`-th part of a run. To leave one part out does not change what the others
     /// draw; this makes shrinking possible.
-    pub(crate) fn for_part(seed: u64, index: u64) -> Self {
+    pub fn for_part(seed: u64, index: u64) -> Self {
         Self::new(mix(seed) ^ mix(index.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(1)))
     }
 
     /// Any number.
-    pub(crate) fn next(&mut self) -> u64 {
+    #[expect(clippy::should_implement_trait, reason = "numbers are drawn one by one, and an iterator would never end")]
+    pub fn next(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let (c, d) = (c ^ a, d ^ b);
@@ -45,33 +46,33 @@ impl Rng {
     }
 
     /// A number below `bound`; 0 when that is 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
     /// True `per_mille` times out of a thousand.
-    pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
+    pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 
     /// One of `choices`.
-    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }
 
     /// A number below one of `bounds`: mostly small, now and then large.
-    pub(crate) fn below_one_of(&mut self, bounds: &[u64]) -> u64 {
+    pub fn below_one_of(&mut self, bounds: &[u64]) -> u64 {
         let bound = *self.pick(bounds);
         self.below(bound)
     }
 
     /// The index of one of `weights`, drawn as often as its weight says.
-    pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
+    pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         weights
             .iter()
@@ -84,7 +85,7 @@ impl Rng {
     }
 
     /// A random order.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }

@@ -32,7 +32,7 @@ impl OnCard {
 }
 
 /// A card in use.
-pub(crate) struct ModelledCard {
+pub struct ModelledCard {
     model: Model,
     translation: Translation,
     free_at: Nanos,
@@ -42,7 +42,8 @@ pub(crate) struct ModelledCard {
 }
 
 impl ModelledCard {
-    pub(crate) fn new(on: OnCard, pool: u64) -> Self {
+    /// A card under a pool of so many bytes, each page of it written once.
+    pub fn new(on: OnCard, pool: u64) -> Self {
         let pages = ((pool / BLOCK_U64) as f64 / on.share) as u32;
         let mut translation = Translation::new(pages, on.model.spare, PAGES_PER_BLOCK);
         // The rest of the card is trimmed: it is unused.
@@ -56,7 +57,7 @@ impl ModelledCard {
     }
 
     /// Writes, and returns when the write is done.
-    pub(crate) fn write(&mut self, now: Nanos, offset: u64, len: u64) -> Nanos {
+    pub fn write(&mut self, now: Nanos, offset: u64, len: u64) -> Nanos {
         let pages = Self::pages(offset, len);
         let written = u64::from(pages.end - pages.start);
         let cost = pages.fold(Cost::default(), |cost, page| cost.and(self.translation.write(page)));
@@ -66,12 +67,23 @@ impl ModelledCard {
         self.free_at.plus(LATENCY)
     }
 
-    pub(crate) fn trim(&mut self, offset: u64, len: u64) {
+    /// Tells the card that a range is not needed any more.
+    pub fn trim(&mut self, offset: u64, len: u64) {
         Self::pages(offset, len).for_each(|page| self.translation.trim(page));
     }
 
+    /// Pages that it got.
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Pages that its flash wrote.
+    pub(crate) const fn programs(&self) -> u64 {
+        self.programs
+    }
+
     /// Pages that the card wrote for each page that it got.
-    pub(crate) fn amplification(&self) -> f64 {
+    pub fn amplification(&self) -> f64 {
         self.programs as f64 / self.written.max(1) as f64
     }
 }
@@ -80,13 +92,15 @@ impl ModelledCard {
 mod tests {
     use super::*;
     use crate::rng::Rng;
+    use headpond_models::flash::amplification;
 
     /// The control: the same card, written at random without a log in between, is as slow as its raw figures.
     #[test]
     fn written_at_random_a_full_card_is_as_slow_as_without_headpond() {
         const PAGE: u64 = 16 << 10;
         let pool = 64 << 20;
-        for (model, expected) in [(Model::TACHION, 2.3), (Model::DUO, 10.0)] {
+        for model in Model::ALL {
+            let expected = amplification(model.spare, 1.0);
             let mut rng = Rng::for_part(1, 0);
             let mut card = ModelledCard::new(OnCard { model, share: 1.0 }, pool);
             let mut go = |card: &mut ModelledCard| {

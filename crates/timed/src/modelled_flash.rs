@@ -8,7 +8,7 @@ use headpond_engine::{FlashRead, Outcome};
 use headpond_models::Network;
 
 use crate::card::{ModelledCard, OnCard};
-use crate::pages::Pages;
+use crate::pages::PagedBytes;
 use crate::rng::Rng;
 
 /// A device without a translation layer that shows. It does one transfer at a time, of reads and of writes, in the order
@@ -30,9 +30,22 @@ pub struct DeviceModel {
     pub sync_spread: f64,
 }
 
+impl DeviceModel {
+    /// One of eight eXFlash DIMMs. Eight of them read 3 GB and write 1 GB a second, as published. Its latencies were not
+    /// published: they are chosen. A write that it has survives a loss of power, so a sync only waits for those under way.
+    pub const DIMM: Self = Self {
+        read_rate: 3e9 / 8.0,
+        write_rate: 1e9 / 8.0,
+        read: Nanos(80_000),
+        write: Nanos(20_000),
+        sync: Nanos(20_000),
+        sync_spread: 0.25,
+    };
+}
+
 /// Which model a device follows.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum FlashModel {
+pub enum FlashModel {
     /// Everything is an access of a volume.
     Volume(Network),
     /// A card times the writes. All else is quick ([`QUICK_FLASH`]).
@@ -42,7 +55,7 @@ pub(crate) enum FlashModel {
 }
 
 /// A flash that is never the bottleneck: 0.1 ms for each access, and a nanosecond for each byte.
-pub(crate) const QUICK_FLASH: Network = Network { iops: 1e9, rate: 1e9, latency: 0.1e6 };
+pub const QUICK_FLASH: Network = Network { iops: 1e9, rate: 1e9, latency: 0.1e6 };
 
 /// A device that serves one access after the other. Each answer comes some time later.
 pub(crate) struct Queue {
@@ -51,19 +64,19 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) const fn of(network: Network) -> Self {
+    pub const fn of(network: Network) -> Self {
         Self { network, free: Nanos(0) }
     }
 
     /// The start and the end of an access that comes now.
-    pub(crate) fn serve(&mut self, now: Nanos, bytes: u64) -> (Nanos, Nanos) {
+    pub fn serve(&mut self, now: Nanos, bytes: u64) -> (Nanos, Nanos) {
         let start = self.free.max(now);
         self.free = start.plus(self.network.pace(bytes));
         (start, start.plus(self.network.access(bytes)))
     }
 
     /// The time that an access takes from the others.
-    pub(crate) fn pace(&self, bytes: u64) -> Nanos {
+    pub fn pace(&self, bytes: u64) -> Nanos {
         self.network.pace(bytes)
     }
 }
@@ -99,40 +112,40 @@ impl Modelled {
 
 enum Timing {
     Volume(Queue),
-    Card(Queue, ModelledCard),
+    Card(Queue, Box<ModelledCard>),
     Device(Modelled),
 }
 
 /// A device of the pool.
-pub(crate) struct ModelledFlash {
-    bytes: Pages,
+pub struct ModelledFlash {
+    bytes: PagedBytes,
     timing: Timing,
     lost: bool,
 }
 
 impl ModelledFlash {
     /// A device of so many bytes, all zeros.
-    pub(crate) fn new(model: FlashModel, bytes: u64) -> Self {
+    pub fn new(model: FlashModel, bytes: u64) -> Self {
         let timing = match model {
             FlashModel::Volume(network) => Timing::Volume(Queue::of(network)),
-            FlashModel::Card(on) => Timing::Card(Queue::of(QUICK_FLASH), ModelledCard::new(on, bytes)),
+            FlashModel::Card(on) => Timing::Card(Queue::of(QUICK_FLASH), Box::new(ModelledCard::new(on, bytes))),
             FlashModel::Device(model, seed) => Timing::Device(Modelled { model, free: Nanos(0), rng: Rng::new(seed) }),
         };
-        Self { bytes: Pages::zeroed(bytes), timing, lost: false }
+        Self { bytes: PagedBytes::zeroed(bytes), timing, lost: false }
     }
 
     /// Writes in no time: for formatting.
-    pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
+    pub fn put(&mut self, offset: u64, data: &[u8]) {
         self.bytes.write(offset, data);
     }
 
     /// Everything fails from now on.
-    pub(crate) const fn lose(&mut self) {
+    pub const fn lose(&mut self) {
         self.lost = true;
     }
 
     /// The card that it is, if it is one.
-    pub(crate) const fn card(&self) -> Option<&ModelledCard> {
+    pub const fn card(&self) -> Option<&ModelledCard> {
         match &self.timing {
             Timing::Card(_, card) => Some(card),
             Timing::Volume(_) | Timing::Device(_) => None,
@@ -140,7 +153,7 @@ impl ModelledFlash {
     }
 
     /// A read that comes now: its end, and what it comes to.
-    pub(crate) fn read_at(&mut self, now: Nanos, offset: u64, len: u32) -> (Nanos, Outcome) {
+    pub fn read_at(&mut self, now: Nanos, offset: u64, len: u32) -> (Nanos, Outcome) {
         if self.lost {
             return (now, Outcome::Failed(Errno::NODEV));
         }
@@ -152,7 +165,7 @@ impl ModelledFlash {
     }
 
     /// A write that comes now.
-    pub(crate) fn write_at(&mut self, now: Nanos, offset: u64, data: &Buf) -> (Nanos, Outcome) {
+    pub fn write_at(&mut self, now: Nanos, offset: u64, data: &Buf) -> (Nanos, Outcome) {
         if self.lost {
             return (now, Outcome::Failed(Errno::NODEV));
         }
@@ -167,7 +180,7 @@ impl ModelledFlash {
     }
 
     /// A sync that comes now.
-    pub(crate) fn sync_at(&mut self, now: Nanos) -> (Nanos, Outcome) {
+    pub fn sync_at(&mut self, now: Nanos) -> (Nanos, Outcome) {
         if self.lost {
             return (now, Outcome::Failed(Errno::NODEV));
         }
@@ -178,8 +191,21 @@ impl ModelledFlash {
         (end, Outcome::Done)
     }
 
+    /// Pages that several cards wrote for each page that they got. `None` if they are no cards.
+    pub fn amplification(devices: &[Self]) -> Option<f64> {
+        let cards: Vec<_> = devices.iter().filter_map(Self::card).collect();
+        let written: u64 = cards.iter().map(|card| card.written()).sum();
+        let programs = cards.iter().map(|card| card.programs()).sum::<u64>();
+        (written > 0).then(|| programs as f64 / written as f64)
+    }
+
+    /// Nothing on it is needed any more.
+    pub fn trim_all(&mut self) {
+        self.trim(0, self.bytes.len() as u64);
+    }
+
     /// Bytes that are not needed any more.
-    pub(crate) fn trim(&mut self, offset: u64, len: u64) {
+    pub fn trim(&mut self, offset: u64, len: u64) {
         if let Timing::Card(_, card) = &mut self.timing {
             card.trim(offset, len);
         }
