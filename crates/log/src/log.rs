@@ -74,7 +74,7 @@ const EARLY_AT_ONCE: usize = 2;
 pub struct Log {
     pool: PoolId,
     pub(crate) geometry: Geometry,
-    owner: OwnerNumber,
+    pub(crate) owner: OwnerNumber,
     epoch: Epoch,
     pub(crate) segments: Segments,
     pub(crate) open: OpenSegments,
@@ -119,7 +119,7 @@ impl Log {
             geometry: start.geometry,
             owner: start.owner,
             epoch: start.epoch,
-            segments: Segments::new(start.addresses, start.segments, &start.take_new),
+            segments: Segments::new(start.addresses, start.segments, &start.take_new, &start.copies_only),
             open: OpenSegments::new(),
             filling: FillPolicy::default(),
             rhythm: SyncRhythm::default(),

@@ -292,7 +292,7 @@ impl PoolMembers {
             ),
         })?;
         let name = random("the name of a device")?;
-        Ok((flash, Member { name: MemberName(name), state: MemberState::InUse, slots, used: slots, bytes, start }))
+        Ok((flash, Member { name: MemberName(name), state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false }))
     }
 
     /// Takes an opened flash into the pool. On return the list with it counts.
