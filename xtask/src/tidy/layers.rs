@@ -8,15 +8,17 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 26] = [
+const LAYERS: [(&str, &[&str]); 28] = [
     ("base", &[]),
     ("holder", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
     ("format", &["base"]),
     ("claim", &["base"]),
+    ("peer", &["base"]),
     ("ledger", &[]),
     ("device", &["base", "format"]),
+    ("copies", &["base", "device", "peer"]),
     ("map", &["base", "format"]),
     ("policy", &["base"]),
     ("log", &["base", "format", "map"]),
@@ -50,6 +52,8 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "shard",
             "mount",
             "recording",
+            "peer",
+            "copies",
         ],
     ),
     ("lab", &["base", "format", "holder", "device", "map", "engine", "shard", "mount", "control", "measure", "models"]),
@@ -71,6 +75,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "policy",
             "recording",
             "trace",
+            "peer",
         ],
     ),
 ];
