@@ -10,6 +10,7 @@ use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Processors, Reserve
 
 use crate::atomic::AtomicArgs;
 use crate::doctor::DoctorArgs;
+use crate::peer_args::{PeerArgs, PeerCommandArgs, TakeoverArgs};
 use crate::pool::PoolArgs;
 use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
@@ -112,6 +113,14 @@ pub enum Command {
     Get(GetArgs),
     /// Show the devices of a pool, and change them while it is in use
     Pool(PoolArgs),
+    /// Keep copies of what is dirty on other hosts, so that this one can go on if such a host is lost
+    Peer(PeerCommandArgs),
+    /// Go on, on this host, with a pool whose host was lost: from the copy that `peer serve` has kept
+    ///
+    /// First the owner's number in the store goes up, so that the lost host's copies are refused from then on. Then the
+    /// pool is mounted from the copy, with all that the lost host had synced. Nothing here keeps the lost host from the
+    /// origin itself: it must be dead, or cut off from the origin.
+    Takeover(Box<TakeoverArgs>),
     /// Write everything dirty to the origin, then take the mount away
     ///
     /// The command shows how much is left and how long it takes. If you press ctrl-C, the mount stays. At
@@ -206,6 +215,9 @@ pub struct MountArgs {
     /// option for a pool of several devices (docs/devices.md)
     #[arg(long, value_name = "FILE_OR_DEVICE", required = true)]
     pub flash: Vec<PathBuf>,
+    /// The host that keeps a copy of what is dirty.
+    #[command(flatten)]
+    pub peer: PeerArgs,
     /// The size of each new flash file, such as 200G; at least 64M. Units: K, M, G, T are powers of 1024,
     /// as are KiB and so on; KB and so on are powers of 1000
     #[arg(long)]

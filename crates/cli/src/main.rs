@@ -15,6 +15,8 @@ mod lab;
 mod mount;
 mod output;
 mod pages;
+mod peer;
+mod peer_args;
 mod pool;
 mod progress;
 mod record;
@@ -56,6 +58,8 @@ fn main() -> ExitCode {
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),
         Command::Pool(args) => pool::run(args),
+        Command::Peer(args) => peer::run(args),
+        Command::Takeover(args) => peer::takeover(args, cli.background_child, cli.worker),
         Command::Unmount(args) => unmount::run(args),
         Command::Upgrade(args) => upgrade::run(args),
         Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),

@@ -12,11 +12,21 @@ use crate::args::{BACKGROUND_CHILD, MountArgs, WORKER};
 
 /// `headpond mount`.
 pub fn run(args: &MountArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
+    run_planned(args, background_child, worker, &|plan| Ok(plan))
+}
+
+/// The same, with a plan that another command makes of that of `mount`.
+pub fn run_planned(
+    args: &MountArgs,
+    background_child: bool,
+    worker: bool,
+    also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>,
+) -> Result<(), Refusal> {
     match (args.background, background_child) {
         (true, false) => in_background(args),
         _ if !worker => hold(background_child),
-        (_, true) => as_daemon(args),
-        (false, false) => in_foreground(args),
+        (_, true) => as_daemon(args, also),
+        (false, false) => in_foreground(args, also),
     }
 }
 
@@ -31,12 +41,12 @@ fn hold(background: bool) -> Result<(), Refusal> {
     }
 }
 
-fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
+fn in_foreground(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>) -> Result<(), Refusal> {
     end_on_panic();
     keep_to_processors(args)?;
     let succession = Succession::take()?;
     let is_first = succession.is_first();
-    let plan = succession.plan(plan(args));
+    let plan = succession.plan(also(plan(args))?);
     let running = Running::start(&plan, Some(succession))?;
     for line in running.summary().lines() {
         log_line(line);
@@ -59,14 +69,14 @@ fn in_background(args: &MountArgs) -> Result<(), Refusal> {
 }
 
 /// Runs the daemon that `--background` started. The waiting command shows a refusal. The daemon's log gets it, too.
-fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
+fn as_daemon(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>) -> Result<(), Refusal> {
     end_on_panic();
     let started = (|| {
         let plan = plan(args).absolute()?;
         keep_to_processors(args)?;
         leave_terminal()?;
         let succession = Succession::take()?;
-        let plan = succession.plan(plan);
+        let plan = succession.plan(also(plan)?);
         log_line(format_args!(
             "headpond {} {} {} at {}, as process {}",
             env!("CARGO_PKG_VERSION"),
@@ -104,6 +114,8 @@ fn plan(args: &MountArgs) -> MountPlan {
         origin: args.origin.clone(),
         flashes: args.flash.clone(),
         redundancy: args.redundancy,
+        peer: args.peer.plan(),
+        owner: None,
         size: args.size,
         reserve: args.reserve,
         mode: args.mode,

@@ -4,10 +4,15 @@
 //! and so frees it for others. Uses nothing else of this crate.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headpond_base::MemberId;
+use headpond_base::{Buf, BufMut, MemberId};
+use headpond_device::Flash;
+
+use crate::peers::PeerPlan;
 
 /// One device.
 #[derive(Clone, Debug)]
@@ -18,8 +23,51 @@ pub(crate) struct PoolDevice {
     pub(crate) bytes: u64,
     /// Bytes that it has. The pool never writes to those behind the ones that it uses.
     pub(crate) whole_bytes: u64,
-    /// A second descriptor of the open file that the shard drives.
-    pub(crate) file: Arc<File>,
+    pub(crate) file: DeviceFile,
+}
+
+/// The bytes of a device, beside the shard that drives it.
+#[derive(Clone, Debug)]
+pub(crate) enum DeviceFile {
+    /// A second descriptor of the open file.
+    Here(Arc<File>),
+    /// The connection with the peer that has it.
+    Far(Arc<Flash>, PeerPlan),
+}
+
+impl DeviceFile {
+    /// The file, if the device is one of this host.
+    pub(crate) const fn here(&self) -> Option<&Arc<File>> {
+        match self {
+            Self::Here(file) => Some(file),
+            Self::Far(..) => None,
+        }
+    }
+
+    pub(crate) fn read_at(&self, into: &mut BufMut, offset: u64) -> io::Result<()> {
+        match self {
+            Self::Here(file) => file.read_exact_at(into, offset),
+            Self::Far(flash, _) => {
+                let found = flash.read(offset, into.len()).map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
+                into.copy_from_slice(&found);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn write_at(&self, data: &Buf, offset: u64) -> io::Result<()> {
+        match self {
+            Self::Here(file) => file.write_all_at(data, offset),
+            Self::Far(flash, _) => flash.write(offset, data).map_err(|errno| io::Error::from_raw_os_error(errno.0)),
+        }
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Here(file) => file.sync_data(),
+            Self::Far(flash, _) => flash.sync().map_err(|errno| io::Error::from_raw_os_error(errno.0)),
+        }
+    }
 }
 
 /// All of them. Clones are the same list.
@@ -88,8 +136,14 @@ impl PoolDevices {
     /// The member at a path, here or gone; one that is here comes first.
     pub(crate) fn at(&self, path: &Path) -> Option<MemberId> {
         let lists = self.lists();
-        let here = lists.here.iter().find(|device| device.path == path).map(|device| device.member);
+        // A peer has one address: the one that was lost there may not have been let go yet.
+        let here = lists.here.iter().rev().find(|device| device.path == path).map(|device| device.member);
         here.or_else(|| lists.gone.iter().rev().find(|(_, gone)| gone == path).map(|(member, _)| *member))
+    }
+
+    /// Whether one of them lies at a peer.
+    pub(crate) fn has_far(&self) -> bool {
+        self.lists().here.iter().any(|device| device.file.here().is_none())
     }
 
     /// Where they lie.
@@ -110,7 +164,7 @@ mod tests {
     #[test]
     fn a_device_that_left_is_remembered_by_its_path_until_another_takes_the_path() {
         let devices = PoolDevices::default();
-        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let file = || DeviceFile::Here(Arc::new(tempfile::tempfile().unwrap()));
         let device = |member, path: &str| PoolDevice {
             member: MemberId(member),
             path: path.into(),

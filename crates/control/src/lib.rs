@@ -7,8 +7,8 @@
 //!   has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 //!
-//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `devices`, `origin`, `ownership`,
-//! `process`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
+//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `process`, `peers`, `devices`, `origin`,
+//! `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
 
 mod devices;
 mod history;
@@ -17,6 +17,7 @@ mod mounts;
 mod numbers;
 mod origin;
 mod ownership;
+mod peers;
 mod pool;
 mod process;
 mod random;
@@ -27,6 +28,10 @@ mod settings;
 mod web;
 mod wording;
 
+pub use headpond_copies::{
+    Certificates, PeerAddress, PeerServer, ServerConfig, Store, StoreError, StoredCopy, TakenCopy, take_over,
+    taken_over,
+};
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
 pub use headpond_holder::has_ended;
 pub use life::{Ended, Running, Succession, hold_mount, shared_layout};
@@ -39,6 +44,7 @@ pub use numbers::{
 };
 pub use origin::OriginRoot;
 pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState};
+pub use peers::PeerPlan;
 pub use pool::{FlashContent, HeldFlash, OriginFile, Wanted};
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::log::log_line;
@@ -54,4 +60,5 @@ pub use settings::{
     MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, ValueKind,
     read_toml, reference,
 };
+pub use wording::clock::utc;
 pub use wording::{HowMany, Size};

@@ -13,13 +13,16 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId, Result};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use crate::FlashError;
+use crate::far_disk::{FarDisk, plain_result, read_result, wait_for};
+use crate::op::{Completion, DiskOp, End, Tag};
 
 /// The kind of a flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +31,8 @@ pub enum FlashKind {
     File,
     /// A block device.
     BlockDevice,
+    /// A disk that lies elsewhere.
+    Far,
 }
 
 /// How a new flash file is filled.
@@ -44,12 +49,19 @@ pub enum Fill {
 /// An open and locked flash file or block device.
 #[derive(Debug)]
 pub struct Flash {
-    file: File,
+    place: Place,
     path: PathBuf,
     kind: FlashKind,
     /// Grows if the file or device does, and [`Flash::measure`] is called then.
     bytes: AtomicU64,
     direct: bool,
+}
+
+/// Where its bytes are.
+#[derive(Debug)]
+enum Place {
+    Here(File),
+    Elsewhere(Arc<dyn FarDisk>),
 }
 
 /// How long [`Flash`] tries to get a lock, or a block device for itself alone. When a daemon is killed in the middle
@@ -97,7 +109,8 @@ impl Flash {
             file.sync_all().map_err(|error| failed("sync", path, error))?;
             sync_directory_of(path).map_err(|error| failed("sync the directory of", path, error))?;
             let (file, direct) = into_direct(file, path)?;
-            Ok(Self { file, path: path.to_owned(), kind: FlashKind::File, bytes: bytes.into(), direct })
+            let place = Place::Here(file);
+            Ok(Self { place, path: path.to_owned(), kind: FlashKind::File, bytes: bytes.into(), direct })
         });
         if made.is_err() {
             // Report the first error, not this one.
@@ -150,9 +163,26 @@ impl Flash {
 
     fn locked(file: File, path: &Path, kind: FlashKind) -> std::result::Result<Self, FlashError> {
         let (file, direct) = into_direct(file, path)?;
-        let flash = Self { file, path: path.to_owned(), kind, bytes: AtomicU64::new(0), direct };
+        let place = Place::Here(file);
+        let flash = Self { place, path: path.to_owned(), kind, bytes: AtomicU64::new(0), direct };
         flash.measure()?;
         Ok(flash)
+    }
+
+    /// A disk that lies elsewhere. The path says where, for people.
+    #[must_use]
+    pub fn far(disk: Arc<dyn FarDisk>, path: &Path) -> Self {
+        let bytes = disk.bytes().into();
+        Self { place: Place::Elsewhere(disk), path: path.to_owned(), kind: FlashKind::Far, bytes, direct: true }
+    }
+
+    /// The disk, if it lies elsewhere.
+    #[must_use]
+    pub const fn far_disk(&self) -> Option<&Arc<dyn FarDisk>> {
+        match &self.place {
+            Place::Here(_) => None,
+            Place::Elsewhere(disk) => Some(disk),
+        }
     }
 
     /// Measures it once more, and returns its size in whole blocks. Nobody may shorten it while it is open.
@@ -160,10 +190,14 @@ impl Flash {
     /// # Errors
     /// When it cannot be measured.
     pub fn measure(&self) -> std::result::Result<u64, FlashError> {
-        let bytes = match self.kind {
-            FlashKind::File => self.file.metadata().map(|metadata| metadata.len()),
+        let bytes = match (&self.place, self.kind) {
+            (Place::Elsewhere(disk), _) => Ok(disk.bytes()),
             // Nothing reads or writes at the file's own position.
-            FlashKind::BlockDevice => (&self.file).seek(SeekFrom::End(0)),
+            (Place::Here(file), FlashKind::BlockDevice) => {
+                let mut file: &File = file;
+                file.seek(SeekFrom::End(0))
+            }
+            (Place::Here(file), _) => file.metadata().map(|metadata| metadata.len()),
         };
         let bytes = bytes.map_err(|error| failed("measure", &self.path, error))? / BLOCK_U64 * BLOCK_U64;
         self.bytes.store(bytes, Ordering::Relaxed);
@@ -176,11 +210,9 @@ impl Flash {
     /// # Errors
     /// When there is no room.
     pub fn allocate(&self) -> std::result::Result<(), FlashError> {
-        let allocated = self.file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
-        match self.kind {
-            FlashKind::File if allocated < self.bytes() => allocate(&self.file, &self.path, self.bytes()),
-            _ => Ok(()),
-        }
+        let Some(file) = self.file().filter(|_| self.kind == FlashKind::File) else { return Ok(()) };
+        let allocated = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        if allocated < self.bytes() { allocate(file, &self.path, self.bytes()) } else { Ok(()) }
     }
 
     /// Usable size in bytes: whole blocks.
@@ -208,10 +240,13 @@ impl Flash {
         &self.path
     }
 
-    /// The open file. Its lock lives as long as any clone of it.
+    /// The open file. Its lock lives as long as any clone of it. None if it lies elsewhere.
     #[must_use]
-    pub const fn file(&self) -> &File {
-        &self.file
+    pub const fn file(&self) -> Option<&File> {
+        match &self.place {
+            Place::Here(file) => Some(file),
+            Place::Elsewhere(_) => None,
+        }
     }
 
     /// Reads exactly `len` bytes, and waits for them. `offset` and `len` are multiples of a block.
@@ -219,9 +254,16 @@ impl Flash {
     /// # Errors
     /// The device's error; [`Errno::IO`] when it ends too early.
     pub fn read(&self, offset: u64, len: usize) -> Result<Buf> {
-        let mut buf = BufMut::unwritten(len);
-        read_fully(&self.file, &mut buf, offset)?;
-        Ok(buf.freeze())
+        match &self.place {
+            Place::Here(file) => {
+                let mut buf = BufMut::unwritten(len);
+                read_fully(file, &mut buf, offset)?;
+                Ok(buf.freeze())
+            }
+            Place::Elsewhere(disk) => {
+                wait_for(&**disk, DiskOp::Read { tag: Tag(0), offset, len }).and_then(read_result)
+            }
+        }
     }
 
     /// Writes all of `data`, and waits. `offset` and the length are multiples of a block.
@@ -229,7 +271,25 @@ impl Flash {
     /// # Errors
     /// The device's error.
     pub fn write(&self, offset: u64, data: &Buf) -> Result<()> {
-        write_fully(&self.file, data, offset)
+        match &self.place {
+            Place::Here(file) => write_fully(file, data, offset),
+            Place::Elsewhere(disk) => {
+                let data = data.clone();
+                wait_for(&**disk, DiskOp::Write { tag: Tag(0), offset, data }).and_then(plain_result)
+            }
+        }
+    }
+
+    /// Carries out an operation of `disk`, which has this flash, with blocking calls. `None` for a trim, which has a
+    /// thread of its own.
+    pub(crate) fn carry_out(&self, disk: MemberId, op: DiskOp) -> Option<Completion> {
+        let (tag, end) = match op {
+            DiskOp::Read { tag, offset, len } => (tag, End::Read(self.read(offset, len))),
+            DiskOp::Write { tag, offset, data } => (tag, End::Write(self.write(offset, &data))),
+            DiskOp::Sync { tag } => (tag, End::Sync(self.sync())),
+            DiskOp::Trim { .. } => return None,
+        };
+        Some(Completion { disk, tag, end })
     }
 
     /// Makes all earlier writes durable, and waits.
@@ -237,7 +297,10 @@ impl Flash {
     /// # Errors
     /// The device's error.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.file.sync_data()?)
+        match &self.place {
+            Place::Here(file) => Ok(file.sync_data()?),
+            Place::Elsewhere(disk) => wait_for(&**disk, DiskOp::Sync { tag: Tag(0) }).and_then(plain_result),
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 //! | [`reactor`](Reactor) | drives the disks of a pool, and watches descriptors of its owner |
 //! | `uring` | a reactor: one io_uring for all disks and descriptors; the fast way |
 //! | `psync` | a reactor: a few threads with pread and pwrite for all disks, where io_uring is refused |
+//! | [`far_disk`](FarDisk) | a disk that lies elsewhere |
+//! | `far` | such disks beside those of a reactor |
 //! | `memory` | a reactor whose disks are memory, for tests |
 //! | `faults` | a layer on one disk: unsynced writes are lost, chosen operations fail, all are slow |
 //! | `fault_words` | a fault plan in words, for a command line |
@@ -40,6 +42,8 @@
 
 mod disk;
 mod epoll;
+mod far;
+mod far_disk;
 mod fault_words;
 mod faults;
 mod flash;
@@ -54,6 +58,7 @@ mod uring;
 mod waker;
 mod watch_list;
 
+pub use far_disk::{FarDisk, FarEnd};
 pub use faults::{Fault, FaultHandle, FaultPlan, Faults, OpKind, Withhold};
 pub use flash::{Fill, Flash, FlashKind};
 pub use flash_error::FlashError;

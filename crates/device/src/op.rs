@@ -2,8 +2,6 @@
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, MemberId, Result};
 
-use crate::Flash;
-
 /// Names an operation until it is done. The caller chooses it, unique among those under way on one disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag(pub u64);
@@ -84,17 +82,6 @@ impl DiskOp {
         let aligned = offset.is_multiple_of(BLOCK_U64) && len.is_multiple_of(BLOCK_U64) && aligned_memory;
         let inside = len > 0 && offset.checked_add(len).is_some_and(|end| end <= bytes);
         if aligned && inside { Ok(()) } else { Err(Errno::INVAL) }
-    }
-
-    /// Carries it out with blocking calls, on the flash of `disk`. `None` for a trim, which has a thread of its own.
-    pub(crate) fn carry_out(self, disk: MemberId, flash: &Flash) -> Option<Completion> {
-        let (tag, end) = match self {
-            Self::Read { tag, offset, len } => (tag, End::Read(flash.read(offset, len))),
-            Self::Write { tag, offset, data } => (tag, End::Write(flash.write(offset, &data))),
-            Self::Sync { tag } => (tag, End::Sync(flash.sync())),
-            Self::Trim { .. } => return None,
-        };
-        Some(Completion { disk, tag, end })
     }
 
     /// The end of this operation of `disk` with an error. `None` for a trim, which has no end.

@@ -4,6 +4,7 @@ use std::io;
 
 use headpond_base::{Errno, MemberId};
 
+use crate::far::WithFar;
 use crate::{Flash, FlashError, Psync, Reactor, TrimPolicy, Uring};
 
 /// What carries out a reactor's operations.
@@ -18,7 +19,7 @@ pub enum Backend {
     Psync,
 }
 
-/// Starts a reactor that drives `flashes`. The member is the disk's name.
+/// Starts a reactor that drives `flashes`. The member is the disk's name. Disks that lie elsewhere may join it, too.
 ///
 /// # Errors
 /// When the named backend is refused, or threads cannot be started.
@@ -27,7 +28,11 @@ pub fn start_reactor(
     backend: Backend,
     trim: TrimPolicy,
 ) -> Result<Box<dyn Reactor>, FlashError> {
-    start_with(flashes, backend, trim, Uring::ring)
+    let far = |(member, flash): &(MemberId, Flash)| Some((*member, flash.far_disk()?.clone()));
+    let elsewhere = flashes.iter().filter_map(far).collect();
+    let here = flashes.into_iter().filter(|(_, flash)| flash.far_disk().is_none()).collect();
+    let near = start_with(here, backend, trim, Uring::ring)?;
+    Ok(Box::new(WithFar::new(near, elsewhere)))
 }
 
 /// Asks the kernel for a ring, and gives it back at once.

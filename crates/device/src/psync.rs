@@ -248,7 +248,7 @@ impl Reactor for Psync {
         if self.staged.len() != 1 || self.handed_over > 0 || !self.ready.is_empty() {
             return false;
         }
-        done.extend(self.staged.drain(..).filter_map(|(_, op)| op.carry_out(disk.name(), disk.flash())));
+        done.extend(self.staged.drain(..).filter_map(|(_, op)| disk.flash().carry_out(disk.name(), op)));
         true
     }
 
@@ -302,7 +302,7 @@ impl Shared {
             if std::mem::take(&mut ended) {
                 self.waker.wake();
             }
-            let end = op.carry_out(disk, &flash);
+            let end = flash.carry_out(disk, op);
             // The last one closes the flash of a removed disk, which may take long.
             drop(flash);
             queue = locked(&self.queue);

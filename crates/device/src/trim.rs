@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -46,7 +47,7 @@ pub(crate) struct TrimLane {
 impl TrimLane {
     pub(crate) fn new(flash: Arc<Flash>, policy: TrimPolicy, waker: Waker) -> Self {
         let on = match (policy, flash.kind()) {
-            (TrimPolicy::Off, _) | (TrimPolicy::Devices, FlashKind::File) => false,
+            (TrimPolicy::Off, _) | (TrimPolicy::Devices, FlashKind::File) | (_, FlashKind::Far) => false,
             (TrimPolicy::Devices | TrimPolicy::All, _) => true,
         };
         let (under_way, finished, held) = (Vec::new(), Arc::default(), VecDeque::new());
@@ -145,20 +146,21 @@ pub fn discard_now(flash: &Flash, range: &Range<u64>) {
 
 fn trim(flash: &Flash, range: &Range<u64>) -> io::Result<()> {
     let len = range.end - range.start;
+    let Some(file) = flash.file() else { return Ok(()) };
     match flash.kind() {
-        FlashKind::BlockDevice => discard(flash, range.start, len)?,
-        FlashKind::File => {
+        FlashKind::BlockDevice => discard(file, range.start, len)?,
+        FlashKind::File | FlashKind::Far => {
             let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(flash.file(), how, range.start, len)?;
+            rustix::fs::fallocate(file, how, range.start, len)?;
         }
     }
     Ok(())
 }
 
-fn discard(flash: &Flash, offset: u64, len: u64) -> rustix::io::Result<()> {
+fn discard(device: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
     const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
     // SAFETY: BLKDISCARD (linux/fs.h) reads two 64-bit integers through its pointer, start and length in bytes, and
     // writes nothing. The array lives until the call returns. The range was checked to lie inside this device. The
     // device is open for writing, and we hold its lock.
-    unsafe { rustix::ioctl::ioctl(flash.file(), rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
+    unsafe { rustix::ioctl::ioctl(device, rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
 }

@@ -201,7 +201,8 @@ impl Uring {
         let Slot::Busy(place, work) = &mut self.slots[index] else { return Ok(()) };
         // Not the ring's own table of files, though that saves a reference count. The kernel clears the table long
         // after the process is gone, and until then the flash stays locked.
-        let flash = Fd(self.disks[*place].flash().file().as_raw_fd());
+        // A far disk has none, and none comes here: the kernel would refuse it.
+        let flash = Fd(self.disks[*place].flash().file().map_or(-1, AsRawFd::as_raw_fd));
         let entry = match work {
             Work::Read { offset, buf, got, .. } => {
                 let rest = &mut buf[*got..];
@@ -449,7 +450,7 @@ impl Reactor for Uring {
             _ => false,
         };
         if costs_less {
-            done.extend(lane.backlog.pop_front().and_then(|op| op.carry_out(disk.name(), disk.flash())));
+            done.extend(lane.backlog.pop_front().and_then(|op| disk.flash().carry_out(disk.name(), op)));
         }
         costs_less
     }

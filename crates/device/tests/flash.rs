@@ -32,7 +32,7 @@ fn what_is_taken_over_keeps_its_lock_when_its_first_owner_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flash");
     let first = Flash::create(&path, 1 << 20, Fill::Reserved).unwrap();
-    let handed = first.file().try_clone().unwrap();
+    let handed = first.file().unwrap().try_clone().unwrap();
     let (bytes, direct) = (first.bytes(), first.is_direct());
     drop(first);
     assert!(matches!(Flash::open(&path), Err(FlashError::InUse(_))));
@@ -63,7 +63,7 @@ fn a_created_file_has_its_size_all_its_space_and_zeros() {
         let path = dir.path().join("flash");
         let flash = Flash::create(&path, (3 << 20) + 100, fill).unwrap();
         assert_eq!((flash.bytes(), flash.kind()), (3 << 20, FlashKind::File));
-        assert!(flash.file().metadata().unwrap().blocks() * 512 >= 3 << 20);
+        assert!(flash.file().unwrap().metadata().unwrap().blocks() * 512 >= 3 << 20);
         assert!(flash.read(0, 3 << 20).unwrap().iter().all(|byte| *byte == 0));
         assert_eq!(flash.read(3 << 20, BLOCK).unwrap_err(), Errno::IO);
     }
@@ -77,9 +77,9 @@ fn a_sparse_file_gets_its_space_and_keeps_its_bytes() {
     std::fs::write(&path, b"somebody's").unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(2 << 20).unwrap();
     let flash = Flash::open(&path).unwrap();
-    assert!(flash.file().metadata().unwrap().blocks() * 512 < 2 << 20);
+    assert!(flash.file().unwrap().metadata().unwrap().blocks() * 512 < 2 << 20);
     flash.allocate().unwrap();
-    assert!(flash.file().metadata().unwrap().blocks() * 512 >= 2 << 20);
+    assert!(flash.file().unwrap().metadata().unwrap().blocks() * 512 >= 2 << 20);
     assert_eq!(flash.read(0, BLOCK).unwrap()[..10], *b"somebody's");
 }
 

@@ -414,6 +414,13 @@ impl Recovered {
         self.superblock.claim = claim;
     }
 
+    /// Gives the use that begins a larger owner's number: another host has the pool from now on. A smaller one changes
+    /// nothing.
+    pub fn owned_by(&mut self, owner: OwnerNumber) {
+        self.superblock.owner = self.superblock.owner.max(owner);
+        self.store.owned_by(self.superblock.owner);
+    }
+
     /// Takes the pool into use. The first thing that the engine does is to write a checkpoint
     /// of a new epoch; requests wait for it.
     #[must_use]

@@ -191,7 +191,15 @@ mod tests {
 
     fn member(name: u8, slots: u32, start: u64) -> Member {
         let bytes = start + u64::from(slots) * SEGMENT;
-        Member { name: MemberName([name; 16]), state: MemberState::InUse, slots, used: slots, bytes, start }
+        Member {
+            name: MemberName([name; 16]),
+            state: MemberState::InUse,
+            slots,
+            used: slots,
+            bytes,
+            start,
+            copies_only: false,
+        }
     }
 
     /// Five segments on a member of three slots and one of two, which begins elsewhere.

@@ -112,7 +112,8 @@ impl Geometry {
                 return Err(GeometryError::TooSmall(*bytes));
             }
             let slots = u32::try_from(slots).map_err(|_| GeometryError::TooLarge(*bytes))?;
-            members.push(Member { name: *name, state: MemberState::InUse, slots, used: slots, bytes: *bytes, start });
+            let state = MemberState::InUse;
+            members.push(Member { name: *name, state, slots, used: slots, bytes: *bytes, start, copies_only: false });
         }
         let segments = members.iter().map(|member| member.slots).sum();
         Ok((Self { segments, ..all }, members))
@@ -128,6 +129,7 @@ impl Geometry {
             used: self.segments,
             bytes: self.pool_bytes,
             start: self.segments_start,
+            copies_only: false,
         }
     }
 

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - A number belongs to one device for good, so a place never points to another device. Numbers go up from 0.
 //! - The list with the largest generation counts, among intact superblocks.
+//! - Where a member has copies only, another one that is in use has not: else nothing could be opened.
 
 use headpond_base::{BLOCK_U64, MemberId};
 use zerocopy::little_endian::{U32, U64};
@@ -47,6 +48,8 @@ pub struct Member {
     pub bytes: u64,
     /// The first byte of its first slot.
     pub start: u64,
+    /// Its slots are lent, as homes of second copies. No segment is opened in one.
+    pub copies_only: bool,
 }
 
 /// All members that a pool has had.
@@ -61,7 +64,8 @@ pub struct Members {
 pub(crate) struct RawMember {
     name: [u8; 16],
     state: u8,
-    reserved: [u8; 3],
+    flags: u8,
+    reserved: [u8; 2],
     slots: U32,
     bytes: U64,
     start: U64,
@@ -136,7 +140,8 @@ impl Members {
         Self { generation: self.generation + 1, rows }
     }
 
-    /// The list with another state of one member.
+    /// The list with another state of one member. If only members with copies are left in use, they become ordinary: the
+    /// pool goes on upon its copies.
     ///
     /// # Panics
     /// When the pool never had this member.
@@ -144,6 +149,9 @@ impl Members {
     pub fn with_state(&self, id: MemberId, state: MemberState) -> Self {
         let mut rows = self.rows.clone();
         rows[usize::from(id.0)].state = state;
+        if !has_ordinary(&rows) {
+            rows.iter_mut().for_each(|row| row.copies_only = false);
+        }
         Self { generation: self.generation + 1, rows }
     }
 
@@ -152,6 +160,7 @@ impl Members {
         for (raw, member) in raw.iter_mut().zip(&self.rows) {
             raw.name = member.name.0;
             raw.state = member.state as u8;
+            raw.flags = if member.copies_only { COPIES_ONLY } else { 0 };
             raw.slots = member.slots.into();
             raw.bytes = member.bytes.into();
             raw.start = member.start.into();
@@ -188,10 +197,22 @@ impl Members {
             if rows.iter().any(|other: &Member| other.name.0 == raw.name) {
                 return Err(senseless("one device twice"));
             }
-            rows.push(Member { name: MemberName(raw.name), state, slots, used, bytes, start });
+            let copies_only = raw.flags & COPIES_ONLY != 0;
+            rows.push(Member { name: MemberName(raw.name), state, slots, used, bytes, start, copies_only });
+        }
+        if rows.iter().any(|row| row.copies_only) && !has_ordinary(&rows) {
+            return Err(senseless("copies, and nothing that they are copies of"));
         }
         Ok(Self { generation: counted_from_one(WHAT, generation)?, rows })
     }
+}
+
+/// In the flags of a row.
+const COPIES_ONLY: u8 = 1;
+
+/// Whether segments can be opened on a member in use.
+fn has_ordinary(rows: &[Member]) -> bool {
+    rows.iter().any(|row| row.state == MemberState::InUse && !row.copies_only)
 }
 
 #[cfg(test)]
@@ -206,7 +227,12 @@ mod tests {
             used: 100,
             bytes: 1 << 30,
             start: 1 << 20,
+            copies_only: false,
         }
+    }
+
+    fn copies(name: u8) -> Member {
+        Member { copies_only: true, ..member(name) }
     }
 
     fn read(members: &Members) -> Result<Members, Damage> {
@@ -229,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn members_with_copies_become_ordinary_once_no_other_is_in_use() {
+        let (list, copy) = Members::first(member(1)).with(copies(2)).unwrap();
+        let (list, _) = list.with(member(3)).unwrap();
+        assert_eq!(read(&list).as_ref(), Ok(&list));
+        let one_left = list.with_state(MemberId(0), MemberState::Gone);
+        assert_eq!(one_left.get(copy).map(|row| row.copies_only), Some(true));
+        let alone = one_left.with_state(MemberId(2), MemberState::Gone);
+        assert_eq!(alone.get(copy), Some(&member(2)));
+        assert_eq!(read(&alone).as_ref(), Ok(&alone));
+        let copy_lost = list.with_state(copy, MemberState::Gone);
+        assert_eq!(read(&copy_lost), Ok(copy_lost.clone()));
+    }
+
+    #[test]
     fn a_number_is_given_once_and_no_pool_has_more_than_a_superblock_lists() {
         let mut list = Members::first(member(0));
         for name in 1..MEMBERS_MAX as u8 {
@@ -245,6 +285,7 @@ mod tests {
         let refused = |members: &Members| matches!(read(members), Err(Damage::Senseless(..)));
         assert!(refused(&Members { generation: 0, rows: vec![member(1)] }), "no generation");
         assert!(refused(&Members { generation: 1, rows: Vec::new() }), "no member");
+        assert!(refused(&Members::first(copies(1))), "a copy of nothing");
         assert!(refused(&Members { generation: 1, rows: vec![member(1), member(1)] }), "one device twice");
         assert!(refused(&Members::first(Member { slots: 0, used: 0, ..member(1) })), "no room");
         assert!(refused(&Members::first(Member { slots: 1000, used: 1000, ..member(1) })), "more than the device has");

@@ -194,7 +194,7 @@ impl Log {
             self.health.fail();
             return;
         }
-        self.segments.take_none_on(member);
+        self.segments.lose(member);
         if self.segments.usable() < Self::SEGMENTS_LEAST {
             self.health.fail();
             return;
@@ -298,6 +298,11 @@ impl Log {
     /// Members are not here: as if they had been lost now.
     pub fn hold(&mut self) {
         self.held.get_or_insert((self.durable, self.synced_host()));
+    }
+
+    /// The list will never be beside the origin: another host has it. Nothing becomes durable any more.
+    pub const fn give_up(&mut self) {
+        self.health.fail();
     }
 
     /// The list without the lost members is durable, here and at the origin.

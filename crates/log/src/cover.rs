@@ -1,6 +1,6 @@
 //! The second tail, as the log uses it: what was appended survives the process before anybody hears of it.
 
-use headpond_base::Stream;
+use headpond_base::{OwnerNumber, Stream};
 
 use crate::log::Log;
 use crate::mutation::Mutation;
@@ -14,6 +14,15 @@ impl Log {
     pub fn survive_in(&mut self, second_tail: SecondTail) {
         assert!(self.open.are_none(Stream::Host), "a second tail is given before the first append");
         self.second_tail = Some(second_tail.with_bug(self.mutation));
+    }
+
+    /// What is written from now on says that it is this owner's.
+    ///
+    /// # Panics
+    /// When something was appended before.
+    pub fn owned_by(&mut self, owner: OwnerNumber) {
+        assert!(self.open.are_none(Stream::Host), "an owner is named before the first append");
+        self.owner = owner;
     }
 
     /// Whether all host entries up to the last [`Log::take_io`] survive the process. `true` if they are not to.

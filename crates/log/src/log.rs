@@ -73,7 +73,7 @@ enum Wanted {
 pub struct Log {
     pool: PoolId,
     pub(crate) geometry: Geometry,
-    owner: OwnerNumber,
+    pub(crate) owner: OwnerNumber,
     epoch: Epoch,
     pub(crate) segments: Segments,
     pub(crate) open: OpenSegments,
@@ -118,7 +118,7 @@ impl Log {
             geometry: start.geometry,
             owner: start.owner,
             epoch: start.epoch,
-            segments: Segments::new(start.addresses, start.segments, &start.take_new),
+            segments: Segments::new(start.addresses, start.segments, &start.take_new, &start.copies_only),
             open: OpenSegments::new(),
             filling: FillPolicy::default(),
             rhythm: SyncRhythm::default(),

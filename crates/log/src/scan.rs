@@ -148,6 +148,10 @@ fn scan_from(
     let here = present.members();
     let in_use = superblock.members.iter().filter(|(id, row)| row.state == MemberState::InUse && here.contains(id));
     let take_new = in_use.map(|(id, row)| (id, row.used)).collect();
+    // Without those that are missing, as the list will be.
+    let list = superblock.members.clone();
+    let list = missing.iter().fold(list, |list, member| list.with_state(*member, MemberState::Gone));
+    let copies_only = list.iter().filter(|(_, row)| row.copies_only).map(|(id, _)| id).collect();
     Ok(Scanned {
         start: LogStart {
             pool: superblock.pool,
@@ -155,6 +159,7 @@ fn scan_from(
             addresses,
             members: here,
             take_new,
+            copies_only,
             owner: superblock.owner,
             epoch,
             next_sequence,

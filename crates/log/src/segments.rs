@@ -92,7 +92,9 @@ pub struct Segments {
     used_slots: Vec<u32>,
     /// A member that takes new segments only where no other has one free.
     aside: Option<MemberId>,
-    /// Segments at home in the open ones.
+    /// The members whose slots are lent only.
+    copies_only: Vec<bool>,
+    /// Segments at home in the open ones of the others.
     usable: usize,
     pairs: usize,
     /// Emptied segments, each with the next sequence at that time.
@@ -100,13 +102,19 @@ pub struct Segments {
 }
 
 impl Segments {
-    pub(crate) fn new(addresses: Addresses, table: Vec<Segment>, take_new: &[(MemberId, u32)]) -> Self {
+    pub(crate) fn new(
+        addresses: Addresses,
+        table: Vec<Segment>,
+        take_new: &[(MemberId, u32)],
+        copies_only: &[MemberId],
+    ) -> Self {
         let members = take_new.iter().map(|(member, _)| usize::from(member.0) + 1).max().unwrap_or(0);
         let mut open_slots = vec![0; members];
         take_new.iter().for_each(|(member, slots)| open_slots[usize::from(member.0)] = *slots);
         let free = vec![VecDeque::new(); members];
         let closed = free.clone();
         let used_slots = open_slots.clone();
+        let copies_only = (0..).map(MemberId).take(members).map(|member| copies_only.contains(&member)).collect();
         let mut segments = Self {
             addresses,
             table,
@@ -115,6 +123,7 @@ impl Segments {
             open_slots,
             used_slots,
             aside: None,
+            copies_only,
             usable: 0,
             pairs: 0,
             waiting: Vec::new(),
@@ -239,7 +248,9 @@ impl Segments {
             self.free.resize(index + 1, VecDeque::new());
             self.closed.resize(index + 1, VecDeque::new());
             self.used_slots.resize(index + 1, 0);
+            self.copies_only.resize(index + 1, false);
         }
+        self.copies_only[index] = member.copies_only;
         self.used_slots[index] = member.used;
         let segments = self.addresses.extend(id, member);
         self.table.resize(segments as usize, Segment::new(Generation(0), SegmentState::Free, Stream::Host));
@@ -285,13 +296,45 @@ impl Segments {
     }
 
     fn count_usable(&mut self) {
-        let is_taken = |id: SegmentId| {
+        let is_usable = |id: SegmentId| {
             let home = self.addresses.home(id);
-            home.slot < self.taken_slots(home.member)
+            home.slot < self.taken_slots(home.member) && !self.has_copies_only(home.member)
         };
-        self.usable = self.iter().filter(|(id, _)| is_taken(*id)).count();
-        let (all, most) = (self.all_taken_slots().sum::<usize>(), self.all_taken_slots().max().unwrap_or(0));
-        self.pairs = (all / 2).min(all - most);
+        self.usable = self.iter().filter(|(id, _)| is_usable(*id)).count();
+        self.pairs = self.pairs_of(|member| self.taken_slots(member) as usize);
+    }
+
+    /// Whether a member's slots are lent only.
+    #[must_use]
+    pub fn has_copies_only(&self, member: MemberId) -> bool {
+        self.copies_only.get(usize::from(member.0)).is_some_and(|only| *only)
+    }
+
+    /// Whether second copies go to members that have nothing else.
+    fn copies_apart(&self) -> bool {
+        self.copies_only.iter().zip(&self.open_slots).any(|(only, slots)| *only && *slots > 0)
+    }
+
+    /// How many segments with a copy on another member these counts of slots allow.
+    fn pairs_of(&self, count: impl Fn(MemberId) -> usize) -> usize {
+        let members = || (0..).map(MemberId).zip(&self.copies_only).map(|(member, only)| (*only, count(member)));
+        let ordinary = || members().filter(|(only, _)| !only).map(|(_, count)| count);
+        let all: usize = ordinary().sum();
+        if self.copies_apart() {
+            return all.min(members().filter(|(only, _)| *only).map(|(_, count)| count).sum());
+        }
+        (all / 2).min(all - ordinary().max().unwrap_or(0))
+    }
+
+    /// A member is lost. If only members with copies are left, they take segments like any other from now on: the list
+    /// of members says the same (`Members::with_state`).
+    pub(crate) fn lose(&mut self, member: MemberId) {
+        self.take_none_on(member);
+        let is_ordinary = |(only, slots): (&bool, &u32)| !only && *slots > 0;
+        if !self.copies_only.iter().zip(&self.open_slots).any(is_ordinary) {
+            self.copies_only.fill(false);
+            self.count_usable();
+        }
     }
 
     /// Segments that could still be opened or full without the largest member.
@@ -344,7 +387,8 @@ impl Segments {
     /// How many segments without a copy can be opened now.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.free.iter().map(VecDeque::len).sum()
+        let ordinary = self.free.iter().zip(&self.copies_only).filter(|(_, only)| !**only);
+        ordinary.map(|(free, _)| free.len()).sum()
     }
 
     /// How many segments of a member can be opened now.
@@ -356,8 +400,7 @@ impl Segments {
     /// How many segments with a copy on another member can be opened now.
     #[must_use]
     pub fn free_pairs(&self) -> usize {
-        let most = self.free.iter().map(VecDeque::len).max().unwrap_or(0);
-        (self.free() / 2).min(self.free() - most)
+        self.pairs_of(|member| self.free_on(member))
     }
 
     /// How many emptied segments wait for durability or a checkpoint.
@@ -396,7 +439,9 @@ impl Segments {
     }
 
     fn take_from(&mut self, not: Option<MemberId>) -> Option<SegmentId> {
-        let is_other = |index: usize| not.is_none_or(|not| usize::from(not.0) != index);
+        let lends_only = not.is_some() && self.copies_apart();
+        let is_other =
+            |index: usize| self.copies_only[index] == lends_only && not.is_none_or(|not| usize::from(not.0) != index);
         let others = self.free.iter_mut().enumerate().filter(|(index, _)| is_other(*index));
         // Of members with as many, the one with the lowest number.
         let most = others.rev().max_by_key(|(_, free)| free.len());
@@ -464,10 +509,39 @@ mod tests {
         let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
         let members = Members::first(geometry.member(MemberName([5; 16])));
         let mut segments =
-            Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed], &[(MemberId(0), 1)]);
+            Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed], &[(MemberId(0), 1)], &[]);
         segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
         segments.empty(SegmentId(0), Sequence(10));
         segments
+    }
+
+    #[test]
+    fn members_with_copies_only_lend_their_slots_and_nothing_else_until_no_other_is_left() {
+        let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
+        let own = geometry.member(MemberName([5; 16]));
+        let copies = Member { name: MemberName([6; 16]), copies_only: true, ..own };
+        let (list, copy) = Members::first(own).with(copies).unwrap();
+        let geometry = Geometry { segments: 2 * own.slots, ..geometry };
+        let addresses = Addresses::of_empty(geometry, &list).unwrap();
+        let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
+        let table = vec![free; geometry.segments as usize];
+        let slots = own.slots as usize;
+        let all = [(MemberId(0), own.slots), (copy, own.slots)];
+        let mut segments = Segments::new(addresses, table, &all, &[copy]);
+        assert_eq!(
+            (segments.usable(), segments.pairs(), segments.free(), segments.free_pairs()),
+            (slots, slots, slots, slots)
+        );
+        let at = |segments: &Segments, id: SegmentId| segments.addresses().home(id).member;
+        let (first, second) = segments.take_free_pair().unwrap();
+        assert_eq!((at(&segments, first), at(&segments, second)), (MemberId(0), copy));
+        while let Some(alone) = segments.take_free() {
+            assert_eq!(at(&segments, alone), MemberId(0));
+        }
+        assert_eq!((segments.free(), segments.take_free_pair()), (0, None), "there is room for copies alone");
+        segments.lose(MemberId(0));
+        assert_eq!((segments.usable(), segments.pairs()), (slots, 0));
+        assert_eq!(segments.take_free().map(|id| at(&segments, id)), Some(copy));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct LogStart {
     pub members: Vec<MemberId>,
     /// Those of them that take new segments, and in how many of their slots, from the first.
     pub take_new: Vec<(MemberId, u32)>,
+    /// The members whose slots are lent only, as homes of second copies.
+    pub copies_only: Vec<MemberId>,
     /// The owner that writes.
     pub owner: OwnerNumber,
     /// The present use of the pool.

@@ -577,7 +577,9 @@ impl crate::Origin for FileOrigin {
 
     fn members_changed(&self, generation: u64) -> Result<()> {
         let tell = self.on_members_changed.get().ok_or(Errno::IO)?;
-        self.change(|| tell(generation).map_err(Errno::from))
+        let told = self.change(|| tell(generation).map_err(Errno::from));
+        // For good, unlike any error of a file system: the engine gives up then.
+        told.map_err(|errno| if self.is_barred() { Errno::SHUTDOWN } else { errno })
     }
 
     fn may_change(&self) -> Result<()> {

@@ -167,7 +167,7 @@ fn scenario(mutation: Option<Mutation>, tail_slots: Option<TailSlots>) -> Scenar
     scenario.mode_switches = false;
     scenario.tail_slots = tail_slots;
     (scenario.flash_delay, scenario.origin_delay) = (1, 1);
-    scenario.members = vec![MemberShape { bytes: scenario.geometry.pool_bytes, slowness: 1 }];
+    scenario.members = vec![MemberShape { bytes: scenario.geometry.pool_bytes, slowness: 1, copies_only: false }];
     scenario
 }
 

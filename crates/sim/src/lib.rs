@@ -255,6 +255,9 @@ impl fmt::Display for Failure {
         if self.options.members {
             f.write_str(" --members")?;
         }
+        if self.options.copies {
+            f.write_str(" --copies")?;
+        }
         if self.options.upkeep {
             f.write_str(" --upkeep")?;
         }

@@ -126,7 +126,8 @@ impl Sim<'_> {
         self.world.flash.name(member, device);
         self.roster.names += 1;
         let name = MemberName([100 + self.roster.names; 16]);
-        let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start };
+        let copies_only = self.options.copies && rng.chance(500);
+        let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only };
         self.ask_change(Change::Add { member }, MembersChange::Add(row))
     }
 

@@ -52,6 +52,8 @@ pub struct Options {
     pub second_tail: Option<bool>,
     /// A history of a pool of up to five members, which are lost, come back, and are added and removed.
     pub members: bool,
+    /// Some of them have copies only.
+    pub copies: bool,
     /// The operator's upkeep comes in between: see `upkeep.rs`.
     pub upkeep: bool,
     /// A history of uses: see `uses.rs`.
@@ -80,6 +82,7 @@ impl Default for Options {
             volumes: None,
             second_tail: None,
             members: false,
+            copies: false,
             upkeep: false,
             uses: false,
             planted_use: None,
@@ -287,6 +290,8 @@ pub(crate) struct MemberShape {
     pub(crate) bytes: u64,
     /// How many times as long everything takes there.
     pub(crate) slowness: u64,
+    /// Its slots are lent only, as homes of second copies.
+    pub(crate) copies_only: bool,
 }
 
 /// The members of a seed's pool, of unequal sizes and speeds, and whether dirty data is mirrored.
@@ -297,11 +302,12 @@ fn members(seed: u64, pool_bytes: u64, segment_bytes: u64) -> (Vec<MemberShape>,
     let slow = rng.below(count);
     let slowness = *rng.pick(&[1, 1, 8, 40]);
     if count == 1 {
-        return (vec![MemberShape { bytes: pool_bytes, slowness: 1 }], mirrors);
+        return (vec![MemberShape { bytes: pool_bytes, slowness: 1, copies_only: false }], mirrors);
     }
     let shapes = (0..count).map(|index| MemberShape {
         bytes: rng.between(pool_bytes / 2, pool_bytes * 3 / 2) / segment_bytes * segment_bytes,
         slowness: if index == slow { slowness } else { 1 },
+        copies_only: false,
     });
     (shapes.collect(), mirrors)
 }
@@ -312,7 +318,9 @@ fn divided(shapes: &[MemberShape], segment_bytes: u64) -> Option<(Geometry, Memb
     let devices: Vec<_> = shapes.iter().enumerate().map(|(index, shape)| (name(index), shape.bytes)).collect();
     let (geometry, rows) = Geometry::for_members(&devices, Some(segment_bytes)).ok()?;
     let (first, others) = rows.split_first()?;
-    let list = others.iter().try_fold(Members::first(*first), |list, row| Some(list.with(*row)?.0))?;
+    let of_shape = |(row, shape): (&Member, &MemberShape)| Member { copies_only: shape.copies_only, ..*row };
+    let others = others.iter().zip(&shapes[1..]).map(of_shape);
+    let list = others.into_iter().try_fold(Members::first(*first), |list, row| Some(list.with(row)?.0))?;
     Some((geometry, list)).filter(|_| shapes.len() > 1)
 }
 
@@ -493,11 +501,14 @@ impl Scenario {
         let mut own = Rng::for_part(seed, u64::MAX - 17);
         let disturbances = if options.members { *own.pick(&[3, 20, 60]) } else { 0 };
         let uncovered_losses = u64::from(options.members && own.chance(150));
-        let (members, mirrors) = if options.members {
+        let (mut members, mirrors) = if options.members {
             members(seed, pool_bytes, segment_bytes)
         } else {
-            (vec![MemberShape { bytes: pool_bytes, slowness: 1 }], false)
+            (vec![MemberShape { bytes: pool_bytes, slowness: 1, copies_only: false }], false)
         };
+        if let [_, .., last] = &mut members[..] {
+            last.copies_only = options.copies;
+        }
         let geometry = divided(&members, segment_bytes).map_or(geometry, |(geometry, _)| geometry);
         config.redundancy = if mirrors { Redundancy::Mirror } else { Redundancy::None };
         // If the origin is slower than the flash, hits seldom go there.

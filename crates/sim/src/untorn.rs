@@ -65,7 +65,7 @@ impl Scenario {
         let mut rng = Rng::for_part(seed, u64::MAX - 3);
         Self {
             geometry: Geometry::with_segment_bytes(POOL_BYTES, SEGMENT_BYTES),
-            members: vec![MemberShape { bytes: POOL_BYTES, slowness: 1 }],
+            members: vec![MemberShape { bytes: POOL_BYTES, slowness: 1, copies_only: false }],
             files: rng.between(1, 2),
             file_bytes: 4 << 20,
             write_bytes: UNIT,

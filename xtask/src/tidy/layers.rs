@@ -8,15 +8,17 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 27] = [
+const LAYERS: [(&str, &[&str]); 29] = [
     ("base", &[]),
     ("holder", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
     ("format", &["base"]),
     ("claim", &["base"]),
+    ("peer", &["base"]),
     ("ledger", &[]),
     ("device", &["base", "format"]),
+    ("copies", &["base", "device", "peer"]),
     ("map", &["base", "format"]),
     ("policy", &["base"]),
     ("log", &["base", "format", "map"]),
@@ -54,6 +56,8 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "shard",
             "mount",
             "recording",
+            "peer",
+            "copies",
         ],
     ),
     (
@@ -81,6 +85,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "policy",
             "recording",
             "trace",
+            "peer",
         ],
     ),
 ];

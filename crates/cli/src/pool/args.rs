@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use headpond_control::{Reserve, Size};
 
+use crate::peer_args::PeerArgs;
+
 /// The arguments of `headpond pool`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond pool status /var/lib/mysql                       each device, and what is to be done
   headpond pool add /var/lib/mysql /nvme2/pond --size 200G  a second device: dirty data is mirrored from then on
+  headpond pool add /var/lib/mysql --peer db2:7433 --peer-certificates /etc/headpond
   headpond pool replace /var/lib/mysql /nvme1/pond /nvme3/pond --size 400G
   headpond pool remove /var/lib/mysql /nvme2/pond           the device is emptied, and free then
   headpond pool move /var/lib/mysql /dev/nvme1n1            from the one device to another one
@@ -50,7 +53,11 @@ pub enum PoolCommand {
         /// The mount
         mountpoint: PathBuf,
         /// The file or block device
-        flash: PathBuf,
+        #[arg(required_unless_present = "peer", conflicts_with = "peer")]
+        flash: Option<PathBuf>,
+        /// A host that keeps a copy of what is dirty.
+        #[command(flatten)]
+        peer: PeerArgs,
         /// How it is made.
         #[command(flatten)]
         making: NewDevice,

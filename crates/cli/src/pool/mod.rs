@@ -8,7 +8,7 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 
-use headpond_control::{Answer, ClientCommand, Daemon, PoolChange, PoolShown, Refusal, Size};
+use headpond_control::{Answer, ClientCommand, Daemon, PeerAddress, PoolChange, PoolShown, Refusal, Size};
 
 pub use self::args::PoolArgs;
 use self::args::{Changing, NewDevice, PoolCommand, Resize};
@@ -25,9 +25,14 @@ pub fn run(args: &PoolArgs) -> Result<(), Refusal> {
             let pool = wait::until_settled(&daemon, *quiet)?;
             if *json { print_json(&pool) } else { print(&pool.to_string()) }
         }
-        PoolCommand::Add { mountpoint, flash, making, changing } => {
+        PoolCommand::Add { mountpoint, flash, peer, making, changing } => {
             let NewDevice { size, reserve, format } = *making;
-            let change = PoolChange::Add { flash: absolute(flash)?, size: size.map(bytes), reserve, format };
+            let size = size.map(bytes);
+            let change = match (peer.absolute_plan()?, flash) {
+                (Some(peer), _) => PoolChange::AddPeer { peer, size },
+                (None, Some(flash)) => PoolChange::Add { flash: absolute(flash)?, size, reserve, format },
+                (None, None) => return Err(Refusal::Usage("say which FLASH to add".to_owned())),
+            };
             change_pool(mountpoint, change, changing)
         }
         PoolCommand::Remove { mountpoint, cancel: true, changing, .. } => cancel(mountpoint, changing),
@@ -72,6 +77,10 @@ const fn bytes(size: Size) -> u64 {
 fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
     if let Ok(path) = std::fs::canonicalize(path) {
         return Ok(path);
+    }
+    // A copy is named by the address of its peer.
+    if path.to_str().is_some_and(|text| text.parse::<PeerAddress>().is_ok()) {
+        return Ok(path.to_owned());
     }
     let path = std::path::absolute(path).map_err(|error| Refusal::from_io("find", path, error))?;
     let parent = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());

@@ -31,6 +31,7 @@ mod numbers;
 mod package;
 mod page;
 mod panel;
+mod peers;
 mod permissions;
 mod planted;
 mod pond;

@@ -1,6 +1,5 @@
 //! Keeps the rows and events of a mount, and writes them to the pool.
 
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -117,7 +116,7 @@ impl History {
         let place = first.zip(geometry.history());
         let found = place.as_ref().and_then(|(device, start)| {
             let mut found = BufMut::zeroed(HISTORY_BYTES);
-            device.file.read_exact_at(&mut found, *start).ok().map(|()| found)
+            device.file.read_at(&mut found, *start).ok().map(|()| found)
         });
         let place = place.map(|(device, start)| Place { devices: devices.clone(), member: device.member, start });
         Self::over(HistoryArea::read(pool, found.as_deref().unwrap_or_default()), place)
@@ -240,7 +239,7 @@ impl History {
         for (at, block) in changed {
             // Aligned memory for the flash, which may be open without the page cache.
             let block = BufMut::copy_of(&block).freeze();
-            if let Err(error) = file.write_all_at(&block, place.start + at) {
+            if let Err(error) = file.write_at(&block, place.start + at) {
                 self.state().failed = true;
                 return log_line(format_args!(
                     "cannot write the history to the pool, so it ends with this daemon: {error}"
@@ -288,6 +287,8 @@ mod tests {
     use std::time::Instant;
 
     use headpond_device::{Fill, Flash};
+
+    use crate::devices::DeviceFile;
     use headpond_shard::ShardStats;
 
     use super::*;
@@ -295,10 +296,11 @@ mod tests {
     const POOL: PoolId = PoolId([3; 16]);
 
     fn devices(path: &Path) -> PoolDevices {
-        let file = Flash::create(path, 64 << 20, Fill::Zeros).unwrap().file().try_clone().unwrap();
+        let flash = Flash::create(path, 64 << 20, Fill::Zeros).unwrap();
+        let file = DeviceFile::Here(Arc::new(flash.file().unwrap().try_clone().unwrap()));
         let devices = PoolDevices::default();
         let (member, path, bytes) = (MemberId(0), path.to_owned(), 64 << 20);
-        devices.join(PoolDevice { member, path, bytes, whole_bytes: bytes, file: Arc::new(file) });
+        devices.join(PoolDevice { member, path, bytes, whole_bytes: bytes, file });
         devices
     }
 
@@ -379,7 +381,7 @@ mod tests {
         history.write_if_due();
         assert_eq!(history.kept(), KeptWhere::Pool);
         let left = devices.leave(MemberId(0)).unwrap();
-        assert_eq!(Arc::strong_count(&left.file), 1, "nothing else has it open");
+        assert_eq!(Arc::strong_count(left.file.here().unwrap()), 1, "nothing else has it open");
         history.note(EventKind::Setting, 1, "x: 1 -> 2");
         history.write_if_due();
         assert_eq!((history.kept(), history.events().len()), (KeptWhere::Memory, 2));

@@ -34,6 +34,7 @@ use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
     MarkerState, MountClaim, ObsoleteNote, SharedMarker, hex, keep_up, keep_watch,
 };
+use crate::peers::Deposed;
 use crate::pool::{
     ArenaTail, Beside, DirtyFile, HeldFlashes, Inherited, NamelessFiles, Ready, Superblocks, make_ready,
 };
@@ -61,6 +62,7 @@ pub(crate) struct FoundPool<'a> {
     obsolete: ObsoleteNote,
     had_failed: bool,
     flash: HeldFlashes,
+    deposed: Deposed,
     ready: Ready,
     live: LiveSettings,
     devices: PoolDevices,
@@ -138,6 +140,10 @@ impl<'a> FoundPool<'a> {
             None => once_free(|| HeldFlashes::take(paths, plan.size, plan.fill, plan.reserve.unwrap_or_default()))?,
         };
         let mut flash = flash.beating(beat);
+        let deposed = Deposed::default();
+        if let Some(peer) = plan.peer.as_ref().filter(|_| !plan.format) {
+            flash.invite(peer, &deposed)?;
+        }
         let tail = tail.map(|tail| tail.bring_to(&mut flash)).transpose()?;
         let nameless = NamelessFiles::of(nameless);
         let nameless =
@@ -172,6 +178,7 @@ impl<'a> FoundPool<'a> {
             obsolete,
             had_failed,
             flash,
+            deposed,
             ready,
             live,
             devices,
@@ -185,7 +192,7 @@ impl<'a> FoundPool<'a> {
         mountpoint: Option<&Path>,
         waiting: &Waiting,
     ) -> Result<(RunningPool, OpenedPool), Refusal> {
-        let Self { plan, root, marker, found, durable, obsolete, mut flash, mut ready, live, .. } = self;
+        let Self { plan, root, marker, found, durable, obsolete, mut flash, deposed, mut ready, live, .. } = self;
         let (reactor, faults) = with_faults(flash.start(plan.backend)?, plan.fault.as_ref());
         if plan.backend == Backend::Auto && reactor.name() == "psync" {
             ready.notes.push(WITHOUT_RING.to_owned());
@@ -205,9 +212,17 @@ impl<'a> FoundPool<'a> {
             since: utc(unix_seconds()),
             dirty_bytes: 0,
             claim: Some(ready.claim),
+            owner: ready.owner,
         };
         name_devices(&mut claim, &self.devices);
-        let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, root.path().to_owned()))));
+        let own = MountClaim::new(&marker, &claim, root.path().to_owned(), deposed.clone());
+        let gate = Arc::new(Gate::new(Arc::new(own)));
+        let doubted = Arc::downgrade(&gate);
+        deposed.then(move || {
+            if let Some(gate) = doubted.upgrade() {
+                gate.doubt();
+            }
+        });
         let shared = marker.share(claim.clone());
         let origin = open_origin(&root, plan, obsolete.clone(), &shared, gate.clone(), self.budget, &self.devices)?;
         waiting.on(Step::Origin("the files"));
@@ -244,6 +259,9 @@ impl<'a> FoundPool<'a> {
             gone: of(MemberState::Gone).collect(),
             leaving: of(MemberState::Emptied).collect(),
             missing: ready.recovered.missing().to_vec(),
+            owner: ready.owner,
+            epoch: ready.recovered.epoch().0,
+            deposed,
         };
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
@@ -461,6 +479,8 @@ mod tests {
         PoolPlan {
             origin: dir.join("origin"),
             flashes: vec![dir.join("flash")],
+            peer: None,
+            owner: None,
             redundancy: None,
             size: Some(Size(64 << 20)),
             reserve: None,

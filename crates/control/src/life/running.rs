@@ -117,7 +117,7 @@ impl Running {
             Some(succession) => service.held(succession.holder(), succession.lives()),
             None => service,
         };
-        let mounted = match attach(plan, &pool, &service, &opened, budget, left, lasting) {
+        let mut mounted = match attach(plan, &pool, &service, &opened, budget, left, lasting) {
             Ok(mounted) => mounted,
             Err(error) => {
                 pool.end(None);
@@ -139,7 +139,19 @@ impl Running {
         heirs
             .serve(mounted.device().map_err(failed)?, pool.devices(), &service.places, plan.http_token.as_ref())
             .map_err(failed)?;
-        Ok(Self { service, mounted, pool, events, socket, notes: opened.notes, heirs })
+        let mut notes = opened.notes;
+        if let Some(peer) = plan.pool.peer.as_ref().filter(|_| left.is_none()) {
+            match service.begin_copies(peer) {
+                Ok(told) => notes.extend(told),
+                // Another host has the pool: nothing of this start may serve.
+                Err(refusal) => {
+                    let _ = mounted.unmount();
+                    pool.end(None);
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(Self { service, mounted, pool, events, socket, notes, heirs })
     }
 
     /// What is mounted, with notes for the operator.

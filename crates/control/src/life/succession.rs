@@ -21,9 +21,10 @@ use headpond_mount::{
     connection_stands, path_of_source, source_of,
 };
 
-use crate::devices::{PoolDevice, PoolDevices};
+use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
 use crate::mounts::CheckedPlaces;
 use crate::ownership::LockKeeper;
+use crate::peers::PeerPlan;
 use crate::pool::ArenaTail;
 use crate::process::kill_before_holder;
 use crate::refusal::{Decisions, Refusal};
@@ -36,6 +37,9 @@ const CONNECTION: &str = "fuse";
 
 /// An open flash, with its lock, before the number of its member.
 const FLASH: &str = "flash-";
+
+/// Before a peer in the places.
+const PEER: &str = "peer ";
 
 /// The lock beside the origin.
 const ORIGIN_LOCK: &str = "lock";
@@ -82,6 +86,8 @@ pub(crate) struct Left {
     places: CheckedPlaces,
     http_token: Option<PathBuf>,
     session: Option<Session>,
+    /// The peer that had a member.
+    peer: Option<PeerPlan>,
 }
 
 impl Succession {
@@ -110,11 +116,11 @@ impl Succession {
                 flashes.extend(file.map(File::from));
                 has
             });
-            let Places { origin, mountpoint, http_token, flashes: named } = written;
+            let Places { origin, mountpoint, http_token, flashes: named, peer } = written;
             let paths = named.into_iter().map(|(_, path)| path).collect();
             let places = CheckedPlaces { origin, mountpoint, flashes: paths };
             let session = notes.get(SESSION).and_then(|text| Session::left(text));
-            Left { connection, flashes, origin_lock, places, http_token, session }
+            Left { connection, flashes, origin_lock, places, http_token, session, peer }
         });
         let number = |name: &str| name.strip_prefix(NAMELESS).and_then(|number| number.parse().ok());
         let nameless = kept.into_iter().filter_map(|(name, file)| Some((number(&name)?, file))).collect();
@@ -235,6 +241,7 @@ impl Left {
         let pool = &mut asked.pool;
         pool.origin.clone_from(&self.places.origin);
         pool.flashes.clone_from(&self.places.flashes);
+        pool.peer.clone_from(&self.peer);
         (pool.size, pool.reserve) = (None, None);
         (pool.mode, pool.config, pool.redundancy) = (None, None, None);
         (pool.format, pool.discard_dirty) = (false, false);
@@ -284,7 +291,7 @@ pub fn shared_layout() -> String {
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// The places of a mount, as workers leave them to each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -294,6 +301,8 @@ struct Places {
     http_token: Option<PathBuf>,
     /// The flashes, by the numbers of their members.
     flashes: Vec<(MemberId, PathBuf)>,
+    /// The peer that has a member, too.
+    peer: Option<PeerPlan>,
 }
 
 fn flash_name(member: MemberId) -> String {
@@ -302,24 +311,30 @@ fn flash_name(member: MemberId) -> String {
 
 /// The places as text: a line each, in which no byte is special.
 fn written(places: &Places) -> String {
-    let Places { origin, mountpoint, http_token, flashes } = places;
+    let Places { origin, mountpoint, http_token, flashes, peer } = places;
     let paths = [Some(origin), Some(mountpoint), http_token.as_ref()];
     let paths = paths.map(|path| path.map_or_else(String::new, |path| source_of(path)));
     let flashes = flashes.iter().map(|(member, path)| format!("{} {}", member.0, source_of(path)));
-    paths.into_iter().chain(flashes).collect::<Vec<_>>().join("\n")
+    // As JSON, which has no newline unless it is asked for one.
+    let peer = peer.iter().filter_map(|peer| Some(format!("{PEER}{}", serde_json::to_string(peer).ok()?)));
+    paths.into_iter().chain(flashes).chain(peer).collect::<Vec<_>>().join("\n")
 }
 
 fn read(text: &str) -> Option<Places> {
     let mut lines = text.split('\n');
     let mut path = || lines.next().map(|line| path_of_source(line.as_bytes()));
     let (origin, mountpoint, http_token) = (path()?, path()?, path()?);
-    let flashes = lines.map(|line| {
-        let (member, path) = line.split_once(' ')?;
-        Some((MemberId(member.parse().ok()?), path_of_source(path.as_bytes())))
-    });
-    let flashes = flashes.collect::<Option<Vec<_>>>()?;
+    let (mut flashes, mut peer) = (Vec::new(), None);
+    for line in lines {
+        if let Some(text) = line.strip_prefix(PEER) {
+            peer = Some(serde_json::from_str(text).ok()?);
+        } else {
+            let (member, path) = line.split_once(' ')?;
+            flashes.push((MemberId(member.parse().ok()?), path_of_source(path.as_bytes())));
+        }
+    }
     let http_token = Some(http_token).filter(|path| !path.as_os_str().is_empty());
-    Some(Places { origin, mountpoint, http_token, flashes })
+    Some(Places { origin, mountpoint, http_token, flashes, peer })
 }
 
 /// The way to those who come after.
@@ -354,7 +369,9 @@ impl Heirs {
         tie.keep(CONNECTION, connection.as_fd())?;
         let _ = self.places.set((places.origin.clone(), places.mountpoint.clone(), http_token.cloned()));
         for device in devices.all() {
-            tie.keep(&flash_name(device.member), device.file.as_fd())?;
+            if let Some(file) = device.file.here() {
+                tie.keep(&flash_name(device.member), file.as_fd())?;
+            }
         }
         self.note(devices)?;
         // One that the last worker was about to take in, or to let go.
@@ -377,9 +394,15 @@ impl Heirs {
         let (Some(tie), Some((origin, mountpoint, http_token))) = (&self.tie, self.places.get()) else {
             return Ok(());
         };
-        let flashes = devices.all().into_iter().map(|device| (device.member, device.path)).collect();
+        let (mut flashes, mut peer) = (Vec::new(), None);
+        for device in devices.all() {
+            match device.file {
+                DeviceFile::Here(_) => flashes.push((device.member, device.path)),
+                DeviceFile::Far(_, plan) => peer = Some(plan),
+            }
+        }
         let (origin, mountpoint) = (origin.clone(), mountpoint.clone());
-        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes }))
+        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes, peer }))
     }
 
     /// Whether a program with this layout can go on.
@@ -415,7 +438,9 @@ impl Heirs {
 impl DeviceKeeper for Heirs {
     fn keep(&self, device: &PoolDevice, devices: &PoolDevices) -> std::io::Result<()> {
         let Some(tie) = &self.tie else { return Ok(()) };
-        tie.keep(&flash_name(device.member), device.file.as_fd())?;
+        if let Some(file) = device.file.here() {
+            tie.keep(&flash_name(device.member), file.as_fd())?;
+        }
         self.note(devices)
     }
 
@@ -438,7 +463,9 @@ mod tests {
                 vec![(MemberId(3), "/a b\nc".into()), (MemberId(7), "/d".into())],
             ] {
                 let (origin, mountpoint) = ("/slow/a\nb".into(), "/mnt/%41 x".into());
-                let places = Places { origin, mountpoint, http_token: http_token.clone(), flashes };
+                let address = "unix:/run/a\nb".to_owned();
+                let peer = http_token.clone().map(|dir| PeerPlan { address, certificates: Some(dir), durable: true });
+                let places = Places { origin, mountpoint, http_token: http_token.clone(), flashes, peer };
                 assert_eq!(read(&written(&places)), Some(places));
             }
         }

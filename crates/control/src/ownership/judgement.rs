@@ -163,6 +163,7 @@ mod tests {
             since: "then".into(),
             dirty_bytes: 0,
             claim: None,
+            owner: 1,
         }
     }
 

@@ -90,6 +90,9 @@ pub struct Marker {
     /// The use of the pool that has the origin. None in a marker of a headpond without claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// The owner's number: it is larger after each take-over by another host.
+    #[serde(default = "first_owner", skip_serializing_if = "is_first_owner")]
+    pub owner: u64,
 }
 
 /// A device of a pool, as a marker names it.
@@ -104,6 +107,15 @@ pub struct MarkerMember {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+const fn first_owner() -> u64 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+const fn is_first_owner(owner: &u64) -> bool {
+    *owner == 1
 }
 
 /// One use of a pool for an origin, from its start on. The pool's superblock says the same. So an image of the pool
@@ -476,6 +488,7 @@ pub(crate) mod tests {
             since: "2026-11-21T02:22:16Z".to_owned(),
             dirty_bytes: 4096,
             claim: Some(claim("aa")),
+            owner: 1,
         }
     }
 

@@ -12,6 +12,7 @@ use headpond_shard::{Gate, LookResult, OriginClaim};
 
 use super::lease::LockState;
 use super::marker::{ClaimWatch, Marker, MarkerHold, MarkerStanding, MarkerState};
+use crate::peers::Deposed;
 use crate::refusal::Refusal;
 
 /// The claim of a mount.
@@ -21,11 +22,13 @@ pub(crate) struct MountClaim {
     origin: PathBuf,
     /// Empty without a mount.
     mountpoint: PathBuf,
+    deposed: Deposed,
 }
 
 impl MountClaim {
-    pub(crate) fn new(marker: &MarkerHold, own: &Marker, origin: PathBuf) -> Self {
-        Self { watch: marker.watch(own), lock: marker.watch_lock(), origin, mountpoint: own.mountpoint.clone() }
+    pub(crate) fn new(marker: &MarkerHold, own: &Marker, origin: PathBuf, deposed: Deposed) -> Self {
+        let (watch, lock) = (marker.watch(own), marker.watch_lock());
+        Self { watch, lock, origin, mountpoint: own.mountpoint.clone(), deposed }
     }
 
     fn lost(&self, to: &str) -> LookResult {
@@ -44,6 +47,9 @@ impl MountClaim {
 
 impl OriginClaim for MountClaim {
     fn look(&self) -> LookResult {
+        if let Some(said) = self.deposed.said() {
+            return self.lost(&format!("its peer says that {said}"));
+        }
         let held = self.lock.look();
         match self.watch.look() {
             Ok(MarkerStanding::Ours) => match held {

@@ -9,9 +9,8 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
 use headpond_device::{Fill, Flash, FlashError, FlashKind, discard_now};
@@ -22,7 +21,7 @@ use headpond_format::{
 use headpond_shard::FlashReader;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
-use crate::devices::PoolDevices;
+use crate::devices::{DeviceFile, PoolDevices};
 use crate::refusal::{ExitStatus, Refusal};
 use crate::reserve::Reserve;
 use crate::wording::Size;
@@ -40,6 +39,8 @@ pub struct HeldFlash {
 #[derive(Debug)]
 enum Undo {
     Nothing,
+    /// Made elsewhere, for this start: nothing on it counts.
+    Nowhere,
     Remove(File),
     Empty(File),
 }
@@ -47,7 +48,8 @@ enum Undo {
 impl Undo {
     /// A second open file of a flash. A copy of the descriptor would share its lock.
     fn file(opened: &Flash, path: &Path) -> Result<File, Refusal> {
-        let same = format!("/proc/self/fd/{}", opened.file().as_raw_fd());
+        let descriptor = opened.file().map_or(-1, AsRawFd::as_raw_fd);
+        let same = format!("/proc/self/fd/{descriptor}");
         File::options().write(true).open(same).map_err(|error| Refusal::from_io("open once more", path, error))
     }
 }
@@ -96,7 +98,8 @@ impl HeldFlash {
             }
             Err(error) => return Err(refusal(path, error)),
         };
-        let empty = opened.kind() == FlashKind::File && opened.file().metadata().is_ok_and(|file| file.len() == 0);
+        let empty = opened.kind() == FlashKind::File
+            && opened.file().is_some_and(|file| file.metadata().is_ok_and(|file| file.len() == 0));
         let mut flash = Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Nothing };
         if empty {
             let bytes = need_size()?;
@@ -115,6 +118,13 @@ impl HeldFlash {
         Ok(Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Nothing })
     }
 
+    /// A disk of a peer. One that was made for this start holds nothing.
+    #[must_use]
+    pub fn of_peer(opened: Flash, made: bool) -> Self {
+        let undo = if made { Undo::Nowhere } else { Undo::Nothing };
+        Self { path: opened.path().to_owned(), opened: Some(opened), undo }
+    }
+
     /// Opens a flash that no daemon uses, only to read it.
     ///
     /// # Errors
@@ -131,7 +141,7 @@ impl HeldFlash {
             }
             _ => Refusal::from_io("give its size to the flash", &self.path, error),
         };
-        let file = self.opened().file();
+        let Some(file) = self.opened().file() else { return Ok(()) };
         // It asks for free space first, as when it makes a file: a refusal must not take space from others meanwhile.
         let there = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
         let free = fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
@@ -164,7 +174,7 @@ impl HeldFlash {
                     let why = format!("the device has {}, less than --size {}", Size(self.bytes()), Size(bytes));
                     return Err(Refusal::FlashTooSmall { path: self.path.clone(), why });
                 }
-                FlashKind::BlockDevice => {}
+                FlashKind::BlockDevice | FlashKind::Far => {}
             }
         }
         let used = reserve.used_of(bytes);
@@ -280,9 +290,9 @@ impl Superblocks {
     pub(crate) fn newest(&self) -> Option<Superblock> {
         let devices = self.0.all();
         let all = devices.iter().flat_map(|device| SUPERBLOCK_SLOTS.map(|offset| (&device.file, offset)));
-        let read = |(file, offset): (&Arc<File>, u64)| {
+        let read = |(file, offset): (&DeviceFile, u64)| {
             let mut block = BufMut::zeroed(BLOCK);
-            file.read_exact_at(&mut block, offset).ok()?;
+            file.read_at(&mut block, offset).ok()?;
             decode_superblock(&block).ok()
         };
         all.filter_map(read).max_by_key(|superblock| (superblock.epoch, superblock.counter))
@@ -293,7 +303,7 @@ impl Drop for HeldFlash {
     fn drop(&mut self) {
         // Best effort. Otherwise a file of zeros stays, and the next start names it.
         let _ = match &self.undo {
-            Undo::Nothing => Ok(()),
+            Undo::Nothing | Undo::Nowhere => Ok(()),
             Undo::Remove(file) if is_at(file, &self.path) => fs::remove_file(&self.path),
             Undo::Remove(_) => Ok(()),
             Undo::Empty(file) => file.set_len(0),

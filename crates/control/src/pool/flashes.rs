@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use headpond_base::{Buf, Errno, MemberId};
-use headpond_device::{Backend, Fill, Reactor, TrimPolicy, start_reactor};
+use headpond_device::{Backend, Fill, Flash, Reactor, TrimPolicy, start_reactor};
 use headpond_engine::{Device, FlashRead, Mutation, Present, RecoverError, Recovered, recover_members};
-use headpond_format::{Members, Superblock};
+use headpond_format::{MemberState, Members, Superblock};
 use headpond_shard::FlashReader;
 
 use super::flash::{FlashContent, HeldFlash, refusal};
-use crate::devices::{PoolDevice, PoolDevices};
+use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
+use crate::peers::{Asking, Deposed, PeerPlan, PeerTrouble};
 use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::reserve::Reserve;
@@ -34,6 +35,8 @@ pub(crate) struct HeldFlashes {
     inherited: bool,
     /// Where signs of life are counted.
     beat: Option<&'static AtomicU64>,
+    /// The peer that has one of them.
+    peer: Option<PeerPlan>,
 }
 
 /// Reads for recovery. Each is a sign of life.
@@ -112,6 +115,35 @@ impl HeldFlashes {
         Ok(Self { inherited: true, ..Self::of(held.collect::<Result<_, _>>()?, Vec::new()) })
     }
 
+    /// Connects with the peer that has a copy of the pool, if the pool has one at a peer. A peer that cannot be had is
+    /// as good as a missing device.
+    ///
+    /// # Errors
+    /// If the peer says that another host has the pool.
+    pub(crate) fn invite(&mut self, peer: &PeerPlan, deposed: &Deposed) -> Result<(), Refusal> {
+        let known = self.held.iter().filter_map(|flash| match flash.recognise() {
+            Ok(FlashContent::Pool(superblock)) => Some(superblock),
+            _ => None,
+        });
+        let Some(newest) = known.max_by_key(|superblock| (superblock.epoch, superblock.counter)) else { return Ok(()) };
+        match peer.find(Asking::with(&newest), deposed) {
+            Err(PeerTrouble::Deposed(refusal)) => return Err(refusal),
+            // Who is no member is asked whose the pool is, and for nothing else.
+            _ if !newest.members.iter().any(|(_, row)| row.copies_only && row.state != MemberState::Gone) => {}
+            Ok(flash) => {
+                self.held.push(HeldFlash::of_peer(flash, false));
+                self.members = vec![None; self.held.len()];
+                self.peer = Some(peer.clone());
+            }
+            Err(PeerTrouble::NotKept) => {
+                self.absent
+                    .push((peer.path().to_owned(), "keeps nothing of this pool that counts any more".to_owned()));
+            }
+            Err(PeerTrouble::Away(why)) => self.absent.push((peer.path().to_owned(), why)),
+        }
+        Ok(())
+    }
+
     /// The same. Each read of its log is a sign of life.
     pub(crate) fn beating(self, beat: Option<&'static AtomicU64>) -> Self {
         Self { beat, ..self }
@@ -119,7 +151,7 @@ impl HeldFlashes {
 
     fn of(held: Vec<HeldFlash>, absent: Vec<(PathBuf, String)>) -> Self {
         let members = if held.len() == 1 { vec![Some(MemberId(0))] } else { vec![None; held.len()] };
-        Self { held, members, absent, inherited: false, beat: None }
+        Self { held, members, absent, inherited: false, beat: None, peer: None }
     }
 
     /// The flash that stands for all in a message: the first.
@@ -418,8 +450,17 @@ impl HeldFlashes {
         let devices = PoolDevices::default();
         for (member, flash) in self.members() {
             let path = flash.path().to_owned();
-            let file = flash.opened().file().try_clone();
-            let file = Arc::new(file.map_err(|error| Refusal::from_io("open once more", &path, error))?);
+            let file = match (flash.opened().file(), &self.peer, flash.opened().far_disk()) {
+                (Some(file), ..) => {
+                    let file = file.try_clone().map_err(|error| Refusal::from_io("open once more", &path, error))?;
+                    DeviceFile::Here(Arc::new(file))
+                }
+                (None, Some(peer), Some(disk)) => {
+                    DeviceFile::Far(Arc::new(Flash::far(disk.clone(), &path)), peer.clone())
+                }
+                // Only a peer that was named is not a file.
+                _ => continue,
+            };
             let bytes = list.get(member).map_or(0, |row| row.bytes);
             devices.join(PoolDevice { member, path, bytes, whole_bytes: flash.bytes(), file });
         }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, PoolId, UnixNanos};
+use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, OwnerNumber, PoolId, UnixNanos};
 use headpond_engine::{
     Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
@@ -24,6 +24,7 @@ use crate::origin::OriginRoot;
 use crate::ownership::{
     Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, hex, judge,
 };
+use crate::peers::DEPOSED;
 use crate::process::{Step, Waiting, boot};
 use crate::random::random;
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
@@ -51,6 +52,8 @@ pub(crate) struct Ready {
     pub(crate) kept_times: Vec<KeptTime>,
     /// The claim of this use. The pool has it from its first checkpoint on.
     pub(crate) claim: Claim,
+    /// The owner's number of this use.
+    pub(crate) owner: u64,
     /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
@@ -149,6 +152,9 @@ pub(crate) fn make_ready(
         FlashesContent::Nothing => None,
         FlashesContent::Pool(recovered) => Some(*recovered),
     };
+    if let Some(found) = found.as_ref().filter(|_| !(allowed.format && allowed.discard_dirty)) {
+        has_newest_owner(found, flash, beside.awaited.marker, plan.owner)?;
+    }
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
     waiting.on(Step::Origin("the files"));
@@ -223,12 +229,15 @@ pub(crate) fn make_ready(
         stopped_at: None,
     };
     recovered.claim(id);
+    if let Some(owner) = plan.owner {
+        recovered.owned_by(OwnerNumber(owner));
+    }
     let superblock = recovered.superblock();
-    let (pool, mode) = (superblock.pool, superblock.mode);
+    let (pool, mode, owner) = (superblock.pool, superblock.mode, superblock.owner.0);
     let members_generation = if superblock.members.given() > 1 { superblock.members.generation() } else { 0 };
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
-    Ok(Ready { recovered, pool, key, mode, members_generation, files, known, kept_times, claim, notes })
+    Ok(Ready { recovered, pool, key, mode, members_generation, files, known, kept_times, claim, owner, notes })
 }
 
 /// Whose the pool is, and how far its data counts.
@@ -286,6 +295,32 @@ fn has_newest_list(found: &Recovered, flash: &HeldFlashes, marker: Option<&Marke
         advice: "Nothing was written. Mount with a --flash for each of those. To drop everything in the pool and make a new one: \
                  --format --discard-dirty",
         status: ExitStatus::MemberMissing,
+    })
+}
+
+/// Whether no other host has taken the pool over, by the marker.
+fn has_newest_owner(
+    found: &Recovered,
+    flash: &HeldFlashes,
+    marker: Option<&Marker>,
+    takes: Option<u64>,
+) -> Result<(), Refusal> {
+    let superblock = found.superblock();
+    let own = superblock.owner.0.max(takes.unwrap_or(0));
+    let marker = marker.filter(|marker| marker.pool == superblock.pool.to_string() && marker.owner > own);
+    marker.map_or(Ok(()), |marker| {
+        Err(Refusal::Pool {
+            path: flash.first().path().to_owned(),
+            what: format!(
+                "host {} has taken over the pool since (owner's number {}, this one has {own}), with {}, since {}",
+                marker.host,
+                marker.owner,
+                marker.flash.display(),
+                marker.since
+            ),
+            advice: DEPOSED,
+            status: ExitStatus::Deposed,
+        })
     })
 }
 

@@ -64,6 +64,8 @@ pub enum ExitStatus {
     MemberMissing = 43,
     /// Devices that are not one pool.
     NotOnePool = 44,
+    /// Another host has taken over the pool.
+    Deposed = 45,
     /// Dirty data of files that others changed at the origin.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
@@ -88,7 +90,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All statuses with their meanings, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 38] = [
+    pub const TABLE: [(Self, &'static str); 39] = [
         (Self::Done, "done"),
         (Self::Failed, "failed; the message says why"),
         (Self::Usage, "the command line is wrong"),
@@ -117,6 +119,7 @@ impl ExitStatus {
         (Self::PoolImage, "the pool is an older image or a copy, or its flash lost synced writes"),
         (Self::MemberMissing, "a device of the pool is missing, and has what no other device has"),
         (Self::NotOnePool, "the devices are not one pool: of several pools, copies, or used without each other"),
+        (Self::Deposed, "another host has taken over the pool"),
         (Self::Conflict, "files with dirty data changed at the origin (decide with --keep-pool or --keep-origin)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),

@@ -9,21 +9,21 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
-use headpond_device::Fill;
+use headpond_device::{Fill, Flash};
 use headpond_engine::{MemberShown, MembersChange, Reply, Request};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats};
 
 use super::device_events::DeviceEvents;
-use crate::devices::{PoolDevice, PoolDevices};
+use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
 use crate::history::History;
 use crate::ownership::{Marker, MarkerMember, SharedMarker};
+use crate::peers::{Asking, Deposed, PeerPlan, PeerTrouble};
 use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
 use crate::random::random;
@@ -57,6 +57,8 @@ pub(crate) struct PoolMembers {
     offline: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Those that this start did not find.
     missing: Vec<MemberId>,
+    asking: Asking,
+    deposed: Deposed,
     events: DeviceEvents,
     /// A thread lets go of devices at this moment.
     letting_go: Arc<AtomicBool>,
@@ -72,6 +74,11 @@ pub(crate) struct StartedPool {
     pub(crate) leaving: BTreeSet<MemberId>,
     /// Members that are not here.
     pub(crate) missing: Vec<MemberId>,
+    /// The owner's number of this use, and its epoch.
+    pub(crate) owner: u64,
+    pub(crate) epoch: u64,
+    /// Whether a peer said that another host has the pool.
+    pub(crate) deposed: Deposed,
 }
 
 /// A device of a pool, and what the engine says of it.
@@ -128,7 +135,7 @@ impl PoolMembers {
         marker: SharedMarker,
         history: History,
     ) -> Self {
-        let StartedPool { pool, geometry, gone, leaving, missing } = started;
+        let StartedPool { pool, geometry, gone, leaving, missing, owner, epoch, deposed } = started;
         let events = DeviceEvents::of(history, leaving.clone());
         Self {
             pool,
@@ -141,6 +148,8 @@ impl PoolMembers {
             leaving: Arc::new(Mutex::new(leaving)),
             offline: Arc::default(),
             missing,
+            asking: Asking { pool, owner, epoch },
+            deposed,
             events,
             letting_go: Arc::default(),
         }
@@ -300,17 +309,67 @@ impl PoolMembers {
             ),
         })?;
         let name = random("the name of a device")?;
-        Ok((flash, Member { name: MemberName(name), state: MemberState::InUse, slots, used: slots, bytes, start }))
+        Ok((
+            flash,
+            Member {
+                name: MemberName(name),
+                state: MemberState::InUse,
+                slots,
+                used: slots,
+                bytes,
+                start,
+                copies_only: false,
+            },
+        ))
+    }
+
+    /// Has a peer make a member for copies. It is as large as all devices here together, unless a size is given.
+    ///
+    /// # Errors
+    /// Why it cannot join.
+    pub(crate) fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
+        let copies = |shown: &&MemberShown| shown.copies_only && shown.state != MemberState::Gone;
+        if let Some(one) = self.handle.stats().members.iter().find(copies) {
+            return Err(Refusal::Usage(format!(
+                "the pool has its copies at {}, and one peer at a time. To go over to another one: headpond pool remove first",
+                self.devices.path_of(one.member).display()
+            )));
+        }
+        let start = self.geometry.segments_start;
+        let here: u64 = self.devices.all().iter().map(|device| device.bytes.saturating_sub(start)).sum();
+        let bytes = size.map_or(here + start, whole_blocks);
+        let slots = bytes.saturating_sub(start) / self.segment_bytes();
+        let too_small = || Refusal::FlashTooSmall {
+            path: peer.path().to_owned(),
+            why: format!("{} is too small for a copy of this pool", Size(bytes)),
+        };
+        let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(too_small)?;
+        let bytes = start + u64::from(slots) * self.segment_bytes();
+        let name = MemberName(random("the name of a device")?);
+        let flash = peer.make(self.asking, name, bytes, &self.deposed).map_err(|trouble| match trouble {
+            PeerTrouble::Deposed(refusal) => refusal,
+            PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
+            PeerTrouble::Away(why) => Refusal::Flash { path: peer.path().to_owned(), why },
+        })?;
+        let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: true };
+        Ok((HeldFlash::of_peer(flash, true), row))
     }
 
     /// Takes an opened flash into the pool. On return the list with it counts.
     ///
     /// # Errors
     /// Why the pool did not take it, in words. It is let go then.
-    pub(crate) fn add(&self, mut flash: HeldFlash, row: Member) -> Result<(), String> {
+    pub(crate) fn add(&self, mut flash: HeldFlash, row: Member, peer: Option<&PeerPlan>) -> Result<(), String> {
         let path = flash.path().to_owned();
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
-        let file = flash.opened().file().try_clone().map_err(|error| failed("cannot open it once more", &error))?;
+        let file = match (flash.opened().file(), flash.opened().far_disk(), peer) {
+            (Some(file), ..) => file.try_clone().map(|file| DeviceFile::Here(Arc::new(file))),
+            (None, Some(disk), Some(peer)) => {
+                Ok(DeviceFile::Far(Arc::new(Flash::far(disk.clone(), &path)), peer.clone()))
+            }
+            _ => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        let file = file.map_err(|error| failed("cannot open it once more", &error))?;
         let next =
             u16::try_from(self.handle.stats().members.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
         let Some(next) = next else {
@@ -323,7 +382,7 @@ impl PoolMembers {
         flash.leave_unwritten(row.bytes..whole_bytes).map_err(|refusal| refusal.to_string())?;
         let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
         self.handle.add_disk(member, opened).map_err(|errno| failed("cannot drive it", &errno))?;
-        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, whole_bytes, file: Arc::new(file) };
+        let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, whole_bytes, file };
         self.devices.join(device.clone());
         // A worker that takes over must find it before anything lies on it.
         let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
@@ -429,10 +488,14 @@ impl PoolMembers {
     pub(crate) fn grow(&self, member: MemberId, bytes: u64) -> Result<(), String> {
         let device = self.devices.of(member).ok_or_else(|| "it is not here".to_owned())?;
         let shown = device.path.display();
-        let is_file = device.file.metadata().map_err(|error| format!("{shown}: {error}"))?.is_file();
+        let Some(file) = device.file.here() else {
+            return Err(format!(
+                "{shown}: a copy at a peer keeps its size. To have another: pool remove, then pool add --peer"
+            ));
+        };
+        let is_file = file.metadata().map_err(|error| format!("{shown}: {error}"))?.is_file();
         if is_file {
-            lengthen(&device.file, bytes)
-                .map_err(|error| format!("{shown}: cannot grow to {}: {error}", Size(bytes)))?;
+            lengthen(file, bytes).map_err(|error| format!("{shown}: cannot grow to {}: {error}", Size(bytes)))?;
         }
         let found = self.handle.measure_disk(member).map_err(|errno| format!("{shown}: cannot measure it: {errno}"))?;
         if found < bytes {
@@ -459,8 +522,9 @@ impl PoolMembers {
         }
         if let Some(device) = self.devices.of(member) {
             let shown = device.path.display();
-            if device.file.metadata().is_ok_and(|file| file.is_file())
-                && let Err(error) = device.file.set_len(bytes).and_then(|()| device.file.sync_all())
+            if let Some(file) = device.file.here()
+                && file.metadata().is_ok_and(|file| file.is_file())
+                && let Err(error) = file.set_len(bytes).and_then(|()| file.sync_all())
             {
                 log_line(format_args!("{shown}: its end is free, but cannot be cut off: {error}"));
             }
@@ -574,10 +638,10 @@ pub(crate) fn refused(errno: Errno) -> String {
 }
 
 /// Wipes the superblocks of a device that has left.
-fn wipe(file: &File) -> std::io::Result<()> {
+fn wipe(file: &DeviceFile) -> std::io::Result<()> {
     let zeros = BufMut::zeroed(BLOCK).freeze();
-    SUPERBLOCK_SLOTS.into_iter().try_for_each(|offset| file.write_all_at(&zeros, offset))?;
-    file.sync_data()
+    SUPERBLOCK_SLOTS.into_iter().try_for_each(|offset| file.write_at(&zeros, offset))?;
+    file.sync()
 }
 
 /// Makes a file longer, with all its space.

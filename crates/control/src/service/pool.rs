@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
-use headpond_format::{MemberState, POOL_BYTES_MIN};
+use headpond_format::{Member, MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
 use super::commands::Service;
@@ -16,8 +16,11 @@ use super::members::{PoolMembers, SeenMember, SeenState, refused, whole_blocks};
 use super::pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
 use super::protocol::{Answer, OperationProgress};
 use super::socket::Client;
+use crate::devices::PoolDevice;
 use crate::history::EventKind;
 use crate::numbers::exposed_blocks;
+use crate::peers::PeerPlan;
+use crate::pool::HeldFlash;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
 use crate::reserve::Reserve;
@@ -29,6 +32,7 @@ pub(crate) const POOL: &str = "pool";
 /// A change that can be made, with all that it needs.
 enum Planned {
     Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
+    AddPeer { peer: PeerPlan, size: Option<Size> },
     Remove { member: MemberId, flash: PathBuf },
     Replace { old: Option<MemberId>, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Offline { member: MemberId, flash: PathBuf },
@@ -41,6 +45,7 @@ impl Planned {
     fn what(&self) -> String {
         match self {
             Self::Add { flash, .. } => format!("adding {}", flash.display()),
+            Self::AddPeer { peer, .. } => format!("making a copy at {}", peer.address),
             Self::Remove { flash, .. } => format!("removing {}", flash.display()),
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
             Self::Offline { flash, .. } => format!("taking {} offline", flash.display()),
@@ -58,7 +63,11 @@ impl Planned {
                 Some((flash, *size, *reserve, *format))
             }
             Self::Online { flash, reserve, .. } => Some((flash, None, *reserve, false)),
-            Self::Remove { .. } | Self::Offline { .. } | Self::Grow { .. } | Self::Shrink { .. } => None,
+            Self::AddPeer { .. }
+            | Self::Remove { .. }
+            | Self::Offline { .. }
+            | Self::Grow { .. }
+            | Self::Shrink { .. } => None,
         }
     }
 
@@ -66,6 +75,9 @@ impl Planned {
     fn done(&self) -> (EventKind, String) {
         match self {
             Self::Add { flash, .. } => (EventKind::DeviceAdded, format!("{} has joined the pool", flash.display())),
+            Self::AddPeer { peer, .. } => {
+                (EventKind::DeviceAdded, format!("{} keeps a copy from now on", peer.address))
+            }
             Self::Remove { flash, .. } => (EventKind::DeviceRemoved, removed(flash)),
             Self::Replace { was, new, .. } => {
                 (EventKind::DeviceReplaced, format!("{} is in the place of {}", new.display(), was.display()))
@@ -136,6 +148,7 @@ impl Service {
             member: shown.member.0,
             flash: seen.path.clone(),
             state: state.to_owned(),
+            copies_only: shown.copies_only,
             size_bytes: seen.bytes,
             reserve_bytes: seen.reserve_bytes,
             used_bytes: bytes(shown.blocks),
@@ -163,9 +176,15 @@ impl Service {
             } else {
                 member.path.display().to_string()
             };
-            actions.push(format!(
-                "{which} is lost, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH"
-            ));
+            actions.push(if member.shown.copies_only {
+                format!(
+                    "{which} is lost, and dirty data has no copy on another host. To have one again: headpond pool add {mnt} --peer {which}"
+                )
+            } else {
+                format!(
+                    "{which} is lost, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH"
+                )
+            });
         }
         for member in seen.iter().filter(|member| member.state == SeenState::Offline) {
             let flash = member.path.display();
@@ -188,7 +207,8 @@ impl Service {
                 "one device is left, so dirty data has one copy. For a second: headpond pool add {mnt} FLASH"
             ));
         }
-        let paths = self.members.devices().paths();
+        let here = |device: PoolDevice| device.file.here().is_some().then_some(device.path);
+        let paths: Vec<PathBuf> = self.members.devices().all().into_iter().filter_map(here).collect();
         if paths != self.places.flashes {
             let flashes: Vec<String> = paths.iter().map(|path| format!("--flash {}", path.display())).collect();
             actions.push(format!(
@@ -276,6 +296,7 @@ impl Service {
             PoolChange::Add { flash, size, reserve, format } => {
                 Planned::Add { flash, size: size.map(Size), reserve, format }
             }
+            PoolChange::AddPeer { peer, size } => Planned::AddPeer { peer, size: size.map(Size) },
             PoolChange::Remove { flash } => {
                 let member = members.find(Some(&flash))?;
                 counted(member, &flash)?;
@@ -362,7 +383,12 @@ impl Service {
             let would_be_made = dry_run && size.is_some() && !flash.exists();
             if would_be_made { Ok(None) } else { members.open(flash, size, reserve, format).map(Some) }
         };
-        let opened = match planned.joins().map_or(Ok(None), open) {
+        let opened = match &planned {
+            Planned::AddPeer { .. } if dry_run => Ok(None),
+            Planned::AddPeer { peer, size } => self.open_at_peer(peer, *size).map(Some),
+            planned => planned.joins().map_or(Ok(None), open),
+        };
+        let opened = match opened {
             Ok(opened) => opened,
             Err(refusal) => return client.refuse(&refusal),
         };
@@ -398,14 +424,63 @@ impl Service {
         self.operations.finish(id, end);
     }
 
-    fn make_change(
-        &self,
-        planned: Planned,
-        opened: Option<(crate::pool::HeldFlash, headpond_format::Member)>,
-    ) -> Result<(), Stopped> {
+    fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
+        if self.settings().config().redundancy == Redundancy::None {
+            let why = "the pool has redundancy=none, so nothing would be copied. Set redundancy=mirror first";
+            return Err(Refusal::Usage(why.to_owned()));
+        }
+        self.members.open_at_peer(peer, size)
+    }
+
+    /// Has a peer keep a copy, as a part of the start. Notes for the operator, if it does not.
+    pub(crate) fn begin_copies(&self, peer: &PeerPlan) -> Result<Vec<String>, Refusal> {
+        let members = &self.members;
+        if members.devices().has_far() {
+            return Ok(Vec::new());
+        }
+        let lacks = |why: &dyn std::fmt::Display| {
+            let mnt = self.mountpoint();
+            format!(
+                "DEGRADED: there is no copy at {}: {why}. To have one once that is mended: headpond pool add {} --peer {}",
+                peer.address,
+                mnt.display(),
+                peer.address
+            )
+        };
+        let (flash, row) = match self.open_at_peer(peer, None) {
+            Ok(opened) => opened,
+            Err(refusal @ Refusal::Pool { .. }) => return Err(refusal),
+            Err(refusal) => return Ok(vec![lacks(&refusal)]),
+        };
+        if let Err(why) = members.add(flash, row, Some(peer)) {
+            return Ok(vec![lacks(&why)]);
+        }
+        members.is_made_up_for(None);
+        self.keep_aside(|kept| {
+            if let Err(error) = kept {
+                log_line(format_args!("cannot write the settings to the pool: {error}"));
+            }
+        });
+        self.configure();
+        // What is written from now on has its copy. A start on the copy alone needs a checkpoint that says so.
+        for _ in 0..TRIES {
+            if exposed_blocks(&self.handle.stats()) == 0 {
+                return Ok(Vec::new());
+            }
+            std::thread::sleep(AGAIN);
+        }
+        let mnt = self.mountpoint();
+        Ok(vec![format!(
+            "what was dirty is still being copied to the peer. To wait: headpond pool wait {}",
+            mnt.display()
+        )])
+    }
+
+    fn make_change(&self, planned: Planned, opened: Option<(HeldFlash, Member)>) -> Result<(), Stopped> {
         let members = &self.members;
         if let Some((flash, row)) = opened {
-            members.add(flash, row).map_err(Stopped::Failed)?;
+            let peer = if let Planned::AddPeer { peer, .. } = &planned { Some(peer) } else { None };
+            members.add(flash, row, peer).map_err(Stopped::Failed)?;
         }
         match planned {
             Planned::Replace { old: Some(old), was, .. } if members.counts(old) => remove(members, old, &was),
@@ -418,7 +493,7 @@ impl Service {
                 members.is_made_up_for(Some(was));
                 Ok(())
             }
-            Planned::Add { .. } => {
+            Planned::Add { .. } | Planned::AddPeer { .. } => {
                 members.is_made_up_for(None);
                 Ok(())
             }
@@ -444,6 +519,9 @@ impl Service {
         };
         match planned {
             Planned::Add { .. } => "the pool takes new data on it, too; nothing is moved".to_owned(),
+            Planned::AddPeer { .. } => {
+                "dirty data is copied there from then on; what is dirty by then, in the background".to_owned()
+            }
             Planned::Online { .. } => {
                 "the pool takes new data on it; nothing that is on it now counts, and nothing is moved".to_owned()
             }

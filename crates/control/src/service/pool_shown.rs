@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::scrub_shown::PoolScrubShown;
+use crate::peers::PeerPlan;
 use crate::reserve::Reserve;
 use crate::wording::{Size, clock};
 
@@ -24,6 +25,13 @@ pub enum PoolChange {
         reserve: Reserve,
         /// Overwrite what it holds.
         format: bool,
+    },
+    /// Have a peer keep a copy of what is dirty.
+    AddPeer {
+        /// The peer.
+        peer: PeerPlan,
+        /// The size of the copy in bytes. Without it: as large as all devices here together.
+        size: Option<u64>,
     },
     /// Empty a device and let it go.
     Remove {
@@ -109,6 +117,8 @@ pub struct PoolMemberShown {
     pub flash: PathBuf,
     /// `ONLINE`, `SLOW` (it gets no new data), `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start), `OFFLINE`.
     pub state: String,
+    /// Whether it has second copies alone: a peer.
+    pub copies_only: bool,
     /// Bytes that the pool uses of it.
     pub size_bytes: u64,
     /// Bytes behind those: the pool leaves them unwritten.

@@ -4,16 +4,14 @@
 //! - A set of settings is durable when [`Keeper::keep`] returns. A crash in the middle leaves the previous set.
 //! - Only the holder of the pool's lock writes here, one at a time.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use headpond_base::{BLOCK, BufMut, PoolId};
 use headpond_format::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 use headpond_rules::RuleSet;
 
 use super::{Settings, read_toml};
-use crate::devices::PoolDevices;
+use crate::devices::{DeviceFile, PoolDevices};
 
 /// Writes the settings of one pool.
 pub(crate) struct Keeper {
@@ -26,9 +24,9 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// The keeper of a pool, and the text that the pool keeps. Unreadable text counts as none.
     pub(crate) fn open(devices: PoolDevices, pool: PoolId) -> (Self, Option<String>) {
-        let read = |(file, offset): (Arc<File>, u64)| {
+        let read = |(file, offset): (DeviceFile, u64)| {
             let mut block = BufMut::zeroed(BLOCK);
-            file.read_exact_at(&mut block, offset).ok()?;
+            file.read_at(&mut block, offset).ok()?;
             decode_settings(&block, pool).ok()
         };
         let all = devices.all();
@@ -50,9 +48,9 @@ impl Keeper {
             .ok_or_else(|| std::io::Error::other("more settings than a pool has room for"))?;
         // Aligned memory for the flash, which may be open without the page cache.
         let block = BufMut::copy_of(&block).freeze();
-        let write = |file: &File| {
-            file.write_all_at(&block, SETTINGS_SLOTS[(next % 2) as usize])?;
-            file.sync_data()
+        let write = |file: &DeviceFile| {
+            file.write_at(&block, SETTINGS_SLOTS[(next % 2) as usize])?;
+            file.sync()
         };
         let mut written: Vec<_> = self.devices.all().iter().map(|device| write(&device.file)).collect();
         match written.iter().position(Result::is_ok) {
@@ -110,6 +108,8 @@ pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use headpond_base::MemberId;
     use headpond_device::{Fill, Flash};
 
@@ -122,7 +122,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
         let flash = Flash::create(&path, 1 << 20, Fill::Zeros).unwrap();
-        let file = Arc::new(flash.file().try_clone().unwrap());
+        let file = DeviceFile::Here(Arc::new(flash.file().unwrap().try_clone().unwrap()));
         let devices = PoolDevices::default();
         devices.join(PoolDevice { member: MemberId(0), path, bytes: 1 << 20, whole_bytes: 1 << 20, file });
         let (keeper, found) = Keeper::open(devices.clone(), POOL);

@@ -9,6 +9,7 @@ use headpond_base::{CacheMode, Redundancy};
 use headpond_device::{Backend, FaultPlan, Fill};
 use headpond_shard::{FileOrigin, Origin};
 
+use crate::peers::PeerPlan;
 use crate::refusal::{Decisions, Refusal};
 use crate::reserve::Reserve;
 use crate::wording::Size;
@@ -20,6 +21,10 @@ pub struct PoolPlan {
     pub origin: PathBuf,
     /// The files or devices of the pool.
     pub flashes: Vec<PathBuf>,
+    /// The host that keeps a copy of what is dirty.
+    pub peer: Option<PeerPlan>,
+    /// The owner's number that this host has from now on: it takes the pool over.
+    pub owner: Option<u64>,
     /// The size of each file that is made.
     pub size: Option<Size>,
     /// How much of each device stays unwritten. Without it: nothing of a new pool, and else as the pool has it.
@@ -95,7 +100,9 @@ impl MountPlan {
         for path in places {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
-        for path in [&mut self.pool.config, &mut self.http_token].into_iter().flatten() {
+        let certificates = self.pool.peer.as_mut().and_then(|peer| peer.certificates.as_mut());
+        let others = [self.pool.config.as_mut(), self.http_token.as_mut(), certificates];
+        for path in others.into_iter().flatten() {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         Ok(self)

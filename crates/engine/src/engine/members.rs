@@ -27,6 +27,8 @@ pub struct MemberShown {
     pub state: MemberState,
     /// Whether it refused nothing.
     pub works: bool,
+    /// Whether its slots are lent only, as homes of second copies.
+    pub copies_only: bool,
     /// How many segments have their home there.
     pub segments: u64,
     /// How many of those can be opened.
@@ -71,6 +73,10 @@ impl Engine {
     /// The origin's side has answered.
     pub(crate) fn told_of_members(&mut self, generation: u64, outcome: &Outcome) {
         let failed = matches!(outcome, Outcome::Failed(_));
+        if matches!(outcome, Outcome::Failed(Errno::SHUTDOWN)) {
+            // The origin is another host's for good. What waits for the list must not be answered, nor wait for ever.
+            self.store.give_up();
+        }
         if self.membership.told(generation, failed, self.now) {
             self.size_changed();
         }
@@ -127,14 +133,15 @@ impl Engine {
             MembersChange::Shrink { member, bytes } => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
                 let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
-                if used == 0 || used >= row.used || !self.can_do_without(row.used - used) {
+                let fewer = if row.copies_only { 0 } else { row.used - used };
+                if used == 0 || used >= row.used || !self.can_do_without(fewer) {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, used);
             }
             MembersChange::Remove(member) => {
                 let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
-                let open = if row.state == MemberState::InUse { row.used } else { 0 };
+                let open = if row.state == MemberState::InUse && !row.copies_only { row.used } else { 0 };
                 if !self.can_do_without(open) {
                     return Err(Errno::INVAL);
                 }
@@ -145,7 +152,8 @@ impl Engine {
             }
             MembersChange::Offline(member) => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
-                if self.config.redundancy == Redundancy::None || !self.can_do_without(row.used) {
+                let open = if row.copies_only { 0 } else { row.used };
+                if self.config.redundancy == Redundancy::None || !self.can_do_without(open) {
                     return Err(Errno::INVAL);
                 }
                 if self.exposed_blocks() > 0 {
@@ -232,7 +240,9 @@ impl Engine {
     /// How long the syncs of those members took that take new segments, or could.
     fn times_of_those_in_use(&self) -> Vec<SyncTime> {
         let list = self.membership.wanted();
-        let is_in_use = |member: MemberId| list.get(member).is_some_and(|row| row.state == MemberState::InUse);
+        // One that has copies only is far away, and there is no other in its place.
+        let is_in_use =
+            |member: MemberId| list.get(member).is_some_and(|row| row.state == MemberState::InUse && !row.copies_only);
         let is_judged = |time: &&SyncTime| is_in_use(time.member) && self.store.log().works(time.member);
         self.outbox.sync_times().iter().filter(is_judged).copied().collect()
     }
@@ -332,6 +342,7 @@ impl Engine {
                 member,
                 state: row.state,
                 works: log.works(member),
+                copies_only: row.copies_only,
                 segments: u64::from(row.slots),
                 free_segments: segments.free_on(member) as u64,
                 blocks: 0,

@@ -6,7 +6,7 @@
 //! - A segment is emptied only once no map names a block in it.
 
 use headpond_base::{
-    Block, Errno, Location, MemberId, Nanos, ObjectId, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
+    Block, Errno, Location, MemberId, Nanos, ObjectId, OwnerNumber, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{Entry, Member, OBJECT_PATH_MAX, SegmentState};
 use headpond_log::{FillPolicy, LogIo, SecondTail, WriteId};
@@ -66,6 +66,11 @@ impl Store {
     /// Host batches lie in memory that outlives the process from now on.
     pub(crate) fn survive_in(&mut self, second_tail: SecondTail) {
         self.log.survive_in(second_tail);
+    }
+
+    /// What is written from now on says that it is this owner's.
+    pub(crate) fn owned_by(&mut self, owner: OwnerNumber) {
+        self.log.owned_by(owner);
     }
 
     /// The host stream may fill at least so many segments at once from now on.
@@ -135,6 +140,11 @@ impl Store {
     /// Host batches get so many copies, from the next segment on.
     pub(crate) fn set_redundancy(&mut self, redundancy: Redundancy) {
         self.log.set_redundancy(redundancy);
+    }
+
+    /// That list will never be beside the origin: nothing becomes durable any more.
+    pub(crate) fn give_up(&mut self) {
+        self.log.give_up();
     }
 
     /// The list of members without those that were lost is durable, here and at the origin.

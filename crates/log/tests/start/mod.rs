@@ -15,6 +15,7 @@ pub fn empty(geometry: Geometry) -> LogStart {
         addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
         members: vec![MemberId(0)],
         take_new: vec![(MemberId(0), geometry.segments)],
+        copies_only: Vec::new(),
         owner: OwnerNumber(1),
         epoch: Epoch(1),
         next_sequence: Sequence(1),

@@ -1,0 +1,375 @@
+//! Promise 12 over two hosts: what was synced outlives the owner's host and flash, a lost peer is no error, and who was
+//! deposed changes nothing. Two hosts are two directories here, and the origin is one that both see.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use headpond_peer::{PeerFrame, Said};
+
+use crate::lacking::lacks_nothing;
+use crate::pond::{Pond, SIZE, headpond, pattern, run, wait_until, write_and_sync};
+use crate::several_devices::{EndAtLast, fault, pool, pool_status, write_and_verify};
+
+/// A `headpond peer serve`.
+struct Peer {
+    child: Child,
+    address: String,
+}
+
+impl Peer {
+    fn start(pond: &Pond, listen: &str, more: &[&OsStr]) -> Self {
+        let log = pond.at("peer.log");
+        let mut command = headpond();
+        command.args(["peer", "serve", "--listen", listen, "--store"]).arg(pond.at("store")).args(more);
+        let mut child = command.stdin(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let said = || fs::read_to_string(&log).unwrap();
+        wait_until("the peer listens", || {
+            assert!(child.try_wait().unwrap().is_none(), "{}", said());
+            said().contains("listens at ")
+        });
+        let said = said();
+        let address = said.split("listens at ").nth(1).unwrap().lines().next().unwrap().to_owned();
+        Self { child, address }
+    }
+
+    /// At a unix socket.
+    fn here(pond: &Pond) -> Self {
+        Self::start(pond, &format!("unix:{}", pond.at("peer").display()), &[])
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Certificates for a host on the loopback, and their authority.
+fn certificates(dir: &Path) -> PathBuf {
+    fs::create_dir(dir).unwrap();
+    fs::write(dir.join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
+    let openssl = |line: &str| {
+        let done = Command::new("openssl").args(line.split(' ')).current_dir(dir).output().unwrap();
+        assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc -days 2";
+    openssl(&format!("req -x509 {key} -subj /CN=ca -keyout ca.key -out ca.pem"));
+    openssl(&format!("req {key} -subj /CN=host -keyout key.pem -out host.csr").replace(" -days 2", ""));
+    openssl(
+        "x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out certificate.pem",
+    );
+    fs::set_permissions(dir.join("key.pem"), fs::Permissions::from_mode(0o600)).unwrap();
+    dir.to_owned()
+}
+
+/// Appends records and syncs each, until it cannot. Counts those whose sync was answered.
+fn append(path: &Path, synced: &AtomicU64) {
+    let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) else { return };
+    for number in 1.. {
+        let record = pattern(4096, number);
+        if file.write_all(&record).and_then(|()| file.sync_all()).is_err() {
+            return;
+        }
+        synced.store(number, Ordering::SeqCst);
+    }
+}
+
+/// How many records of a ledger are there, one behind the other.
+fn records(path: &Path) -> u64 {
+    let Ok(held) = fs::read(path) else { return 0 };
+    (1..).zip(held.chunks(4096)).take_while(|(number, record)| **record == pattern(4096, *number)[..]).count() as u64
+}
+
+fn mount(pond: &mut Pond, more: &[&str]) -> usize {
+    let daemon = pond.mount_foreground(more);
+    wait_until("the peer has a copy", || {
+        let status = pool_status(pond);
+        status["state"] == "ONLINE" && status["members"][1]["copies_only"] == true
+    });
+    // What is dirty stays in the pool.
+    run(["set".as_ref(), pond.mnt().as_os_str(), "flush-period=12h".as_ref()]).ok();
+    daemon
+}
+
+fn take_over(pond: &Pond, more: &[&str]) -> crate::pond::Said {
+    let mut command = headpond();
+    command.arg("takeover").arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at("store"));
+    command.arg("--background").arg("--log").arg(pond.at("log2")).args(more);
+    command.stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// Loads a mount until so many syncs were answered, kills its host, and destroys its flash. Returns how many were.
+fn lose_the_owner(pond: &mut Pond, daemon: usize, after: u64) -> u64 {
+    let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| append(&ledger, &synced));
+        wait_until("it is written", || synced.load(Ordering::SeqCst) >= after);
+        pond.kill(daemon);
+        fs::remove_file(pond.flash()).unwrap();
+        writer.join().unwrap();
+    });
+    let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
+    synced.into_inner()
+}
+
+#[test]
+fn what_was_synced_outlives_the_owners_host_and_its_flash() {
+    for (tls, after) in [(false, 40), (true, 90), (false, 333)] {
+        let missing = Command::new("openssl").arg("version").output().is_err().then_some("openssl");
+        if tls && !lacks_nothing(missing) {
+            continue;
+        }
+        let mut pond = Pond::new();
+        let dir = tls.then(|| certificates(&pond.at("certificates")));
+        let peer = match &dir {
+            Some(dir) => Peer::start(&pond, "127.0.0.1:0", &["--certificates".as_ref(), dir.as_os_str()]),
+            None => Peer::here(&pond),
+        };
+        let mut more = vec!["--size", SIZE, "--peer", &peer.address];
+        if let Some(dir) = &dir {
+            more.extend(["--peer-certificates", dir.to_str().unwrap()]);
+        }
+        let daemon = mount(&mut pond, &more);
+        let synced = lose_the_owner(&mut pond, daemon, after);
+        assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
+        take_over(&pond, &[]).refused(2, &["--old-owner-is-dead", "Nothing was changed"]);
+        take_over(&pond, &["--old-owner-is-dead"]).ok();
+        let ledger = pond.at("mnt2").join("ledger");
+        assert!(records(&ledger) >= synced, "{} of {synced} synced records", records(&ledger));
+        let listed = run([
+            "peer".as_ref(),
+            "status".as_ref(),
+            "--json".as_ref(),
+            "--store".as_ref(),
+            pond.at("store").as_os_str(),
+        ]);
+        let listed = listed.ok().json();
+        assert_eq!((&listed[0]["owner"], &listed[0]["taken_over"]), (&2.into(), &true.into()), "{listed}");
+        assert_eq!(pond.marker().unwrap()["owner"], 2);
+        // It is a mount like any other.
+        write_and_sync(&pond.at("mnt2").join("after"), b"on the second host");
+        run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+        assert!(records(&pond.origin().join("ledger")) >= synced);
+        assert_eq!(fs::read(pond.origin().join("after")).unwrap(), b"on the second host");
+    }
+}
+
+/// Stands between an owner and its peer, and answers writes of data itself from some time on.
+fn lie(listen: &Path, peer: &Path, from: u64) {
+    let listener = UnixListener::bind(listen).unwrap();
+    let peer = peer.to_owned();
+    std::thread::spawn(move || {
+        let (owner, _) = listener.accept().unwrap();
+        let mut to_peer = UnixStream::connect(peer).unwrap();
+        let (mut from_peer, mut to_owner) = (to_peer.try_clone().unwrap(), owner.try_clone().unwrap());
+        let mut from_owner = owner;
+        let (mut inbox, mut chunk, mut seen) = (Vec::new(), vec![0; 1 << 16], 0);
+        loop {
+            while let Ok(Some((frame, len))) = PeerFrame::decode(&inbox) {
+                let is_write = matches!(frame.said, Said::Write { .. });
+                seen += u64::from(is_write);
+                let mut answer = Vec::new();
+                if is_write && seen >= from {
+                    PeerFrame { tag: frame.tag, said: Said::Done }.encode(&mut answer);
+                } else {
+                    to_peer.write_all(&inbox[..len]).unwrap();
+                    // One request at a time: its answer is the next frame.
+                    while !matches!(frame.said, Said::Trim { .. }) && !matches!(PeerFrame::decode(&answer), Ok(Some(_)))
+                    {
+                        let read = from_peer.read(&mut chunk).unwrap();
+                        assert!(read > 0);
+                        answer.extend_from_slice(&chunk[..read]);
+                    }
+                }
+                if to_owner.write_all(&answer).is_err() {
+                    return;
+                }
+                inbox.drain(..len);
+            }
+            match from_owner.read(&mut chunk) {
+                Ok(read) if read > 0 => inbox.extend_from_slice(&chunk[..read]),
+                _ => return,
+            }
+        }
+    });
+}
+
+/// The negative control of the test above.
+#[test]
+fn a_peer_that_answers_what_it_does_not_keep_is_found_by_the_ledger() {
+    let mut pond = Pond::new();
+    let _peer = Peer::here(&pond);
+    lie(&pond.at("liar"), &pond.at("peer"), 150);
+    let address = format!("unix:{}", pond.at("liar").display());
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &address]);
+    let synced = lose_the_owner(&mut pond, daemon, 300);
+    let taken = take_over(&pond, &["--old-owner-is-dead"]);
+    let found = records(&pond.at("mnt2").join("ledger"));
+    assert!(taken.status != 0 || found < synced, "{found} of {synced} records, and the peer had dropped some");
+}
+
+#[test]
+fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
+    for signal in ["-KILL", "-STOP"] {
+        let pond = Pond::new();
+        let peer = Peer::here(&pond);
+        pond.mount(&["--size", SIZE, "--peer", &peer.address]).ok();
+        let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
+        let holds = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| write_and_verify(&path, &end));
+            let at_last = EndAtLast(&end);
+            wait_until("it is copied", || pool_status(&pond)["members"][1]["dirty_bytes"].as_u64() > Some(0));
+            peer.signal(signal);
+            wait_until("the pool goes on without it", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+            write_and_sync(&pond.mnt().join("after"), b"without a copy");
+            drop(at_last);
+            writer.join().unwrap()
+        });
+        let status = pool_status(&pond);
+        assert_eq!(status["state"], "DEGRADED", "{signal}");
+        let action = status["actions"][0].as_str().unwrap();
+        assert!(action.contains(&peer.address) && action.contains("--peer"), "{signal}: {action}");
+        assert!(pond.log().contains(&format!("peer {}", peer.address)), "{signal}: {}", pond.log());
+        drop(peer);
+        let again = Peer::here(&pond);
+        pool(&pond, "add", &["--peer".as_ref(), again.address.as_ref(), "-q".as_ref()]).ok();
+        pool(&pond, "wait", &["-q".as_ref()]).ok();
+        let status = pool_status(&pond);
+        assert_eq!((&status["state"], &status["exposed_bytes"]), (&"ONLINE".into(), &0.into()), "{signal}: {status}");
+        pool(&pond, "add", &["--peer".as_ref(), "unix:/nowhere".as_ref()]).refused(2, &["one peer at a time"]);
+        assert!(fs::read(&path).unwrap() == holds, "{signal}");
+        pool(&pond, "remove", &[again.address.as_ref(), "-q".as_ref()]).ok();
+        pond.unmount(&[]).ok();
+        assert!(fs::read(pond.origin().join("file")).unwrap() == holds, "{signal}");
+    }
+}
+
+/// SIGKILL for the mount that took over.
+fn kill_second(pond: &Pond) {
+    let mnt = pond.at("mnt2");
+    let status = run(["status".as_ref(), mnt.as_os_str(), "--json".as_ref()]).ok().json();
+    let pids = ["holder", "pid"].map(|name| status[name].as_u64().unwrap().to_string());
+    assert!(Command::new("kill").arg("-KILL").args(&pids).status().unwrap().success());
+    wait_until("both are gone", || pids.iter().all(|pid| headpond_control::has_ended(pid.parse().unwrap())));
+    let _ = Command::new("umount").arg("-l").arg(mnt).output();
+}
+
+#[test]
+fn an_owner_that_was_deposed_answers_no_sync_and_comes_back_to_nothing() {
+    let mut pond = Pond::new();
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
+    write_and_sync(&pond.mnt().join("before"), b"on both");
+    // It lives, and has the lock beside the origin: nothing is raised.
+    take_over(&pond, &["--old-owner-is-dead"]).refused(11, &["already"]);
+    write_and_sync(&pond.mnt().join("before"), b"on both hosts");
+
+    // Where that lock is not seen.
+    let taken = headpond_control::take_over(&pond.at("store"), None).unwrap();
+    assert_eq!(taken.owner, 2);
+    let file = OpenOptions::new().write(true).open(pond.mnt().join("before")).unwrap();
+    let deposed = file.write_all_at(b"ON", 0).and_then(|()| file.sync_all());
+    assert!(deposed.is_err(), "the sync of a deposed owner was answered");
+    wait_until("it says so", || {
+        let said = run(["status".as_ref(), pond.mnt().as_os_str()]).text;
+        said.contains("LOST") && said.contains("owner's number 2")
+    });
+    assert!(!pond.origin().join(".headpond/obsolete.json").exists());
+    drop(file);
+    pond.kill(daemon);
+    let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
+    assert!(fs::read(&taken.path).unwrap().windows(13).any(|held| held == b"on both hosts"));
+
+    // The old owner comes back before the new one has begun, while it serves, and after it.
+    let comes_back = |more: &[&str]| pond.mount(more);
+    comes_back(&["--peer", &peer.address]).refused(45, &["owner's number 2", "another host"]);
+    take_over(&pond, &["--old-owner-is-dead"]).ok();
+    assert_eq!(fs::read(pond.at("mnt2").join("before")).unwrap(), b"on both hosts");
+    comes_back(&["--peer", &peer.address]).refused(11, &["already"]);
+    write_and_sync(&pond.at("mnt2").join("before"), b"on the second host");
+    kill_second(&pond);
+    comes_back(&["--peer", &peer.address]).refused(45, &["owner's number 2", "another host"]);
+    // Without its peer the marker tells.
+    comes_back(&[]).refused(45, &["owner's number 2", "Nothing was written"]);
+    take_over(&pond, &["--old-owner-is-dead"]).ok();
+    assert_eq!(fs::read(pond.at("mnt2").join("before")).unwrap(), b"on the second host");
+}
+
+#[test]
+fn a_worker_that_dies_is_followed_by_one_that_has_the_copy() {
+    let mut pond = Pond::new();
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
+    for round in 0..3 {
+        write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, round));
+        pond.kill_worker(daemon);
+        assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, round));
+        wait_until("the copy is there", || pool_status(&pond)["state"] == "ONLINE");
+    }
+    let synced = lose_the_owner(&mut pond, daemon, 20);
+    take_over(&pond, &["--old-owner-is-dead"]).ok();
+    assert!(records(&pond.at("mnt2").join("ledger")) >= synced);
+    assert!(fs::read(pond.at("mnt2").join("file")).unwrap() == pattern(1 << 20, 2));
+}
+
+#[test]
+fn a_pool_whose_own_flash_fails_goes_on_upon_its_copy() {
+    let pond = Pond::new();
+    let peer = Peer::here(&pond);
+    pond.mount(&["--size", SIZE, "--peer", &peer.address, "--test-fault", "none"]).ok();
+    let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        let at_last = EndAtLast(&end);
+        wait_until("it is copied", || pool_status(&pond)["members"][1]["dirty_bytes"].as_u64() > Some(0));
+        fault(&pond, "flash", "cut");
+        wait_until("the pool goes on without it", || pool_status(&pond)["members"][0]["state"] == "FAULTED");
+        write_and_sync(&pond.mnt().join("after"), b"on the copy");
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    let status = pool_status(&pond);
+    assert_eq!(
+        (&status["state"], &status["members"][1]["copies_only"]),
+        (&"DEGRADED".into(), &false.into()),
+        "{status}"
+    );
+    assert_eq!(pond.status()["flash_failed"], false);
+    assert!(fs::read(&path).unwrap() == holds);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}
+
+#[test]
+fn without_certificates_a_peer_is_on_this_host() {
+    let pond = Pond::new();
+    let store = pond.at("store");
+    let serve = |listen: &str| {
+        run([
+            "peer".as_ref(),
+            "serve".as_ref(),
+            "--listen".as_ref(),
+            listen.as_ref(),
+            "--store".as_ref(),
+            store.as_os_str(),
+        ])
+    };
+    serve("0.0.0.0:0").refused(2, &["--certificates"]);
+    serve("nonsense").refused(2, &["unix:PATH or HOST:PORT"]);
+    pond.mount(&["--size", SIZE, "--peer", "192.0.2.1:7433"]).refused(0, &["DEGRADED", "--peer-certificates"]);
+    pond.unmount(&[]).ok();
+    // Where dirty data has one copy, a peer would have none.
+    pond.mount(&["--redundancy", "none", "--peer", "unix:/nowhere"]).refused(0, &["redundancy=mirror"]);
+    pond.unmount(&[]).ok();
+}

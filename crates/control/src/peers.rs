@@ -1,0 +1,145 @@
+//! The peer of a pool: how an owner reaches it, and what it means if another host has the pool by now.
+//!
+//! Invariant: once a peer has said that this host is deposed, no change of the origin begins, and no list of members is
+//! told beside it: so no sync that waits for that list is answered.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use headpond_base::PoolId;
+use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PeerAddress};
+use headpond_device::Flash;
+use headpond_format::{MemberName, Superblock};
+use headpond_peer::{Hello, PROTOCOL, Reason};
+use serde::{Deserialize, Serialize};
+
+use crate::process::log::log_line;
+use crate::refusal::{ExitStatus, Refusal};
+
+/// A peer, as the operator names it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerPlan {
+    /// Where it listens: `unix:PATH` or `HOST:PORT`.
+    pub address: String,
+    /// The directory of this host's certificates.
+    #[serde(default)]
+    pub certificates: Option<PathBuf>,
+    /// Syncs shall be on the peer's disk.
+    #[serde(default)]
+    pub durable: bool,
+}
+
+/// Who asks a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) pool: PoolId,
+    pub(crate) owner: u64,
+    pub(crate) epoch: u64,
+}
+
+/// Whether a peer said that another host has the pool. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Deposed(Arc<Said>);
+
+#[derive(Default)]
+struct Said {
+    what: OnceLock<String>,
+    then: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Deposed {
+    /// What was said, if anything.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.0.what.get().map(String::as_str)
+    }
+
+    /// What happens when it is said.
+    pub(crate) fn then(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.then.set(Box::new(act));
+    }
+
+    fn say(&self, what: String) {
+        let _ = self.0.what.set(what);
+        if let Some(act) = self.0.then.get() {
+            act();
+        }
+    }
+}
+
+/// Why there is no copy at a peer.
+pub(crate) enum PeerTrouble {
+    /// This host may not use the pool.
+    Deposed(Refusal),
+    /// The peer keeps nothing that counts.
+    NotKept,
+    /// It cannot be had, for this reason.
+    Away(String),
+}
+
+impl PeerPlan {
+    /// Its address as a path, by which devices are named.
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.address)
+    }
+
+    /// Connects with what the peer keeps of a pool.
+    pub(crate) fn find(&self, asking: Asking, deposed: &Deposed) -> Result<Flash, PeerTrouble> {
+        self.connect(asking, None, deposed)
+    }
+
+    /// Connects with an empty member of this name and size, in place of whatever the peer keeps of the pool.
+    pub(crate) fn make(
+        &self,
+        asking: Asking,
+        member: MemberName,
+        bytes: u64,
+        deposed: &Deposed,
+    ) -> Result<Flash, PeerTrouble> {
+        self.connect(asking, Some((member, bytes)), deposed)
+    }
+
+    fn connect(
+        &self,
+        asking: Asking,
+        wanted: Option<(MemberName, u64)>,
+        deposed: &Deposed,
+    ) -> Result<Flash, PeerTrouble> {
+        let address: PeerAddress = self.address.parse().map_err(PeerTrouble::Away)?;
+        let certificates = self.certificates.as_deref().map(Certificates::read).transpose();
+        let certificates = certificates.map_err(|error| PeerTrouble::Away(error.to_string()))?;
+        let Asking { pool, owner, epoch } = asking;
+        let (member, bytes) = wanted.map_or(([0; 16], 0), |(name, bytes)| (name.0, bytes));
+        let hello = Hello { version: PROTOCOL, durable: self.durable, pool, member, owner, epoch, bytes };
+        let (deposed, shown) = (deposed.clone(), self.address.clone());
+        let when_ended = move |end: &LinkEnd| {
+            log_line(format_args!("peer {shown}: {end}"));
+            if let LinkEnd::Deposed(_) = end {
+                deposed.say(end.to_string());
+            }
+        };
+        match Link::connect(&address, certificates.as_ref(), &hello, when_ended) {
+            Ok((link, _)) => Ok(Flash::far(Arc::new(link), self.path())),
+            Err(LinkError::Refused(refused)) if refused.reason == Reason::NotKept => Err(PeerTrouble::NotKept),
+            Err(error @ LinkError::Refused(refused)) if matches!(refused.reason, Reason::Owner | Reason::Epoch) => {
+                Err(PeerTrouble::Deposed(Refusal::Pool {
+                    path: self.path().to_owned(),
+                    what: format!("the peer {error}"),
+                    advice: DEPOSED,
+                    status: ExitStatus::Deposed,
+                }))
+            }
+            Err(error) => Err(PeerTrouble::Away(format!("the peer {error}"))),
+        }
+    }
+}
+
+impl Asking {
+    /// The owner that has a pool by this superblock.
+    pub(crate) const fn with(superblock: &Superblock) -> Self {
+        Self { pool: superblock.pool, owner: superblock.owner.0, epoch: superblock.epoch.0 }
+    }
+}
+
+/// What to do on a host that was deposed.
+pub(crate) const DEPOSED: &str = "Nothing was written. The pool is used on another host by now, or was: mount it there. A sync that was \
+                                  answered while the copy was ONLINE is there. To use the flash for a new pool: --format --discard-dirty, with another --peer or none";

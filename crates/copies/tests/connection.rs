@@ -1,0 +1,227 @@
+//! A real server, real sockets: what an owner's disk does over a connection, and who is served.
+
+// A test ends at the first thing that is not as it must be.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+use headpond_base::{BufMut, Errno, MemberId, PoolId};
+use headpond_copies::{Link, LinkEnd, LinkError, PeerAddress, PeerServer, ServerConfig, Store, take_over};
+use headpond_device::{Backend, Completion, DiskOp, End, Fill, Flash, Tag, TrimPolicy, start_reactor};
+use headpond_peer::{Accepted, Hello, PROTOCOL, PeerFrame, Reason, Said};
+
+const POOL: PoolId = PoolId([7; 16]);
+const BYTES: u64 = 8 << 20;
+
+fn hello(owner: u64, epoch: u64, bytes: u64) -> Hello {
+    Hello { version: PROTOCOL, durable: false, pool: POOL, member: [9; 16], owner, epoch, bytes }
+}
+
+/// A server over this directory.
+fn serve(dir: &Path, listen: &str, limit: u64) -> PeerAddress {
+    let listen = listen.parse().unwrap();
+    let config = ServerConfig { listen, limit, durable: false, certificates: None };
+    let server = PeerServer::listen(Store::open(&dir.join("store")).unwrap(), config, |_| {}).unwrap();
+    let address = server.address().unwrap();
+    std::thread::spawn(move || server.serve().unwrap());
+    address
+}
+
+fn socket(dir: &Path) -> String {
+    format!("unix:{}", dir.join("peer").display())
+}
+
+fn connect(address: &PeerAddress, hello: &Hello) -> Result<(Flash, Receiver<LinkEnd>), LinkError> {
+    let (sender, ended) = channel();
+    let (link, _) = Link::connect(address, None, hello, move |end| drop(sender.send(end.clone())))?;
+    Ok((Flash::far(std::sync::Arc::new(link), Path::new("peer")), ended))
+}
+
+fn refusal(address: &PeerAddress, hello: &Hello) -> Reason {
+    match connect(address, hello) {
+        Err(LinkError::Refused(refused)) => refused.reason,
+        other => panic!("{:?}", other.map(|_| "served")),
+    }
+}
+
+fn filled(len: usize, byte: u8) -> headpond_base::Buf {
+    let mut buf = BufMut::zeroed(len);
+    buf.fill(byte);
+    buf.freeze()
+}
+
+#[test]
+fn a_disk_over_a_connection_is_a_disk_also_in_long_operations_and_for_the_next_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    for listen in [socket(dir.path()), "127.0.0.1:0".to_owned()] {
+        let dir = tempfile::tempdir_in(dir.path()).unwrap();
+        let address = serve(dir.path(), &listen, u64::MAX);
+        assert_eq!(refusal(&address, &hello(1, 1, 0)), Reason::NotKept);
+        let (flash, _) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+        assert_eq!(flash.bytes(), BYTES);
+        assert!(flash.read(0, 4096).unwrap().iter().all(|byte| *byte == 0));
+        // Longer than what one frame has.
+        let long = filled(5 << 20, 3);
+        flash.write(1 << 20, &long).unwrap();
+        flash.write(4096, &filled(4096, 4)).unwrap();
+        flash.sync().unwrap();
+        assert_eq!(&flash.read(1 << 20, 5 << 20).unwrap()[..], &long[..]);
+        assert_eq!(flash.read(BYTES, 4096).err(), Some(Errno::INVAL));
+        drop(flash);
+        let (flash, _) = connect(&address, &hello(1, 2, 0)).unwrap();
+        assert_eq!(flash.read(4096, 4096).unwrap()[..], [4; 4096]);
+        assert_eq!(&flash.read(1 << 20, 5 << 20).unwrap()[..], &long[..]);
+        // Made anew, it is empty.
+        let (anew, _) = connect(&address, &hello(1, 2, BYTES)).unwrap();
+        assert_eq!(anew.read(4096, 4096).unwrap()[..], [0; 4096]);
+        assert!(flash.read(4096, 4096).is_err(), "and the connection before is over");
+    }
+}
+
+#[test]
+fn the_newest_connection_of_an_owner_ends_the_others_before_it_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), u64::MAX);
+    let (old, ended) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+    old.write(0, &filled(4096, 1)).unwrap();
+    let (new, _) = connect(&address, &hello(1, 1, 0)).unwrap();
+    assert!(old.write(0, &filled(4096, 2)).is_err());
+    assert!(matches!(ended.recv().unwrap(), LinkEnd::Closed(_)));
+    assert_eq!(new.read(0, 4096).unwrap()[..], [1; 4096]);
+    assert_eq!(refusal(&address, &hello(1, 0, 0)), Reason::Epoch, "an older image of the pool");
+}
+
+#[test]
+fn after_a_take_over_the_deposed_owner_hears_so_and_writes_nothing_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), u64::MAX);
+    let store = dir.path().join("store");
+    assert!(take_over(&store, None).unwrap_err().to_string().contains("no copy"));
+    let (old, ended) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+    old.write(0, &filled(4096, 1)).unwrap();
+    old.sync().unwrap();
+    let taken = take_over(&store, None).unwrap();
+    assert_eq!((taken.owner, taken.pool), (2, POOL));
+    assert_eq!(old.write(0, &filled(4096, 2)), Err(Errno::STALE));
+    assert_eq!(ended.recv().unwrap(), LinkEnd::Deposed(2));
+    assert_eq!(std::fs::read(&taken.path).unwrap()[..4096], [1; 4096]);
+    assert_eq!(take_over(&store, None).unwrap(), taken, "done again, it changes nothing");
+    // The old owner comes back, while the pool that took over is in use and while it is not.
+    let held = Flash::open(&taken.path).unwrap();
+    assert_eq!(refusal(&address, &hello(1, 9, 0)), Reason::Owner);
+    assert_eq!(refusal(&address, &hello(1, 9, BYTES)), Reason::Owner);
+    assert_eq!(refusal(&address, &hello(2, 9, BYTES)), Reason::InUse, "nothing is made from under it");
+    drop(held);
+    assert_eq!(refusal(&address, &hello(1, 9, 0)), Reason::Owner);
+    assert_eq!(std::fs::read(&taken.path).unwrap()[..4096], [1; 4096]);
+}
+
+#[test]
+fn a_store_has_one_server_and_no_more_room_than_it_was_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), BYTES);
+    let again = Store::open(&dir.path().join("store")).unwrap();
+    let config = ServerConfig { listen: address.clone(), limit: 1, durable: false, certificates: None };
+    let refused = PeerServer::listen(again, config, |_| {}).err().unwrap().to_string();
+    assert!(refused.contains("another"), "{refused}");
+    assert_eq!(refusal(&address, &hello(1, 1, BYTES + 4096)), Reason::NoRoom);
+    assert!(connect(&address, &hello(1, 1, BYTES)).is_ok());
+    let open = ServerConfig { listen: "0.0.0.0:0".parse().unwrap(), limit: 1, durable: false, certificates: None };
+    let other = Store::open(&dir.path().join("other")).unwrap();
+    let refused = PeerServer::listen(other, open, |_| {}).err().unwrap().to_string();
+    assert!(refused.contains("--certificates"), "{refused}");
+    let elsewhere = connect(&"192.0.2.1:7433".parse().unwrap(), &hello(1, 1, 0));
+    assert!(matches!(elsewhere, Err(LinkError::NoCertificates)));
+}
+
+#[test]
+fn a_server_survives_whatever_it_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), u64::MAX);
+    let (flash, _) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+    flash.write(0, &filled(4096, 1)).unwrap();
+    let encoded = |said| {
+        let mut bytes = Vec::new();
+        PeerFrame { tag: 1, said }.encode(&mut bytes);
+        bytes
+    };
+    let data = [5; 4096];
+    let beyond = [encoded(Said::Hello(hello(1, 1, 0))), encoded(Said::Write { offset: BYTES, data: &data })].concat();
+    let mut rotten = encoded(Said::Hello(hello(1, 1, BYTES)));
+    rotten[40] ^= 1;
+    let unknown = encoded(Said::Write { offset: 0, data: &data });
+    for bytes in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), rotten, unknown, beyond, encoded(Said::Deposed(9))] {
+        let mut stranger = UnixStream::connect(dir.path().join("peer")).unwrap();
+        stranger.write_all(&bytes).unwrap();
+        let mut answer = Vec::new();
+        // It ends the connection. A reset is an end, too.
+        let _ = stranger.read_to_end(&mut answer);
+    }
+    let (flash, _) = connect(&address, &hello(1, 1, 0)).unwrap();
+    assert_eq!(flash.read(0, 4096).unwrap()[..], [1; 4096], "and nothing of it was carried out");
+}
+
+/// A peer of a test: answers a hello, then does what the test says with the connection.
+fn fake(dir: &Path, then: impl FnOnce(UnixStream) + Send + 'static) -> PeerAddress {
+    let path = dir.join("fake");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = [0; 104];
+        stream.read_exact(&mut asked).unwrap();
+        let mut out = Vec::new();
+        let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member: [9; 16] };
+        PeerFrame { tag: 0, said: Said::Accepted(accepted) }.encode(&mut out);
+        stream.write_all(&out).unwrap();
+        then(stream);
+    });
+    PeerAddress::Unix(path)
+}
+
+#[test]
+fn a_peer_that_is_silent_ends_or_forges_is_lost_and_the_other_disk_goes_on() {
+    type Then = fn(UnixStream);
+    let silent: Then = |stream| {
+        std::thread::park();
+        drop(stream);
+    };
+    let ends: Then = |mut stream| {
+        let _ = stream.read(&mut [0; 32]);
+    };
+    let forges: Then = |mut stream| {
+        let mut out = Vec::new();
+        PeerFrame { tag: 77, said: Said::Done }.encode(&mut out);
+        let _ = stream.read(&mut [0; 32]);
+        let _ = stream.write_all(&out);
+        std::thread::park();
+    };
+    for then in [silent, ends, forges] {
+        let dir = tempfile::tempdir().unwrap();
+        let address = fake(dir.path(), then);
+        let (flash, ended) = connect(&address, &hello(1, 1, 0)).unwrap();
+        let near = Flash::create(&dir.path().join("near"), 1 << 20, Fill::Reserved).unwrap();
+        let disks = vec![(MemberId(0), near), (MemberId(1), flash)];
+        let mut reactor = start_reactor(disks, Backend::Auto, TrimPolicy::Off).unwrap();
+        let mut done: Vec<Completion> = Vec::new();
+        reactor.submit(MemberId(1), DiskOp::Write { tag: Tag(1), offset: 0, data: filled(4096, 1) });
+        reactor.submit(MemberId(0), DiskOp::Write { tag: Tag(2), offset: 0, data: filled(4096, 1) });
+        while !done.iter().any(|end| end.disk == MemberId(0)) {
+            reactor.wait(&mut done, None).unwrap();
+        }
+        while done.len() < 2 {
+            reactor.wait(&mut done, None).unwrap();
+        }
+        let failed = |end: &Completion| end.disk == MemberId(1) && matches!(end.end, End::Write(Err(_)));
+        assert!(done.iter().any(failed), "{done:?}");
+        ended.recv().unwrap();
+        reactor.submit(MemberId(1), DiskOp::Sync { tag: Tag(3) });
+        done.clear();
+        while done.is_empty() {
+            reactor.wait(&mut done, None).unwrap();
+        }
+        assert!(matches!(done[0].end, End::Sync(Err(_))), "and nothing comes back over it");
+    }
+}

@@ -1,0 +1,181 @@
+//! Who asks a peer, for which member, and the peer's answer to that.
+
+use headpond_base::PoolId;
+
+use crate::bad_frame::BadFrame;
+
+/// The version of the protocol.
+pub const PROTOCOL: u32 = 1;
+
+/// The name of a member, as its row in the pool's list has it.
+pub type MemberNamed = [u8; 16];
+
+/// The first frame of an owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The version that the owner speaks.
+    pub version: u32,
+    /// A sync shall be on the peer's disk before its answer.
+    pub durable: bool,
+    /// The pool.
+    pub pool: PoolId,
+    /// The member's name; zeros for whatever the peer keeps.
+    pub member: MemberNamed,
+    /// The owner's number.
+    pub owner: u64,
+    /// The epoch of the pool.
+    pub epoch: u64,
+    /// Bytes of the empty member that is wanted; 0 for the one that the peer keeps.
+    pub bytes: u64,
+}
+
+/// A peer's answer: it serves the member from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The version that both speak.
+    pub version: u32,
+    /// Syncs are on the peer's disk.
+    pub durable: bool,
+    /// Bytes of the member.
+    pub bytes: u64,
+    /// The member's name.
+    pub member: MemberNamed,
+}
+
+/// Why a peer refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// It speaks another version.
+    Version = 1,
+    /// It knows a larger owner's number.
+    Owner = 2,
+    /// It knows a larger epoch of this owner's number.
+    Epoch = 3,
+    /// It keeps nothing of this pool that counts.
+    NotKept = 4,
+    /// It has no room for so much.
+    NoRoom = 5,
+    /// Another process on its host has the copy.
+    InUse = 6,
+    /// It cannot read or write its store.
+    Failing = 7,
+}
+
+/// A peer's answer: it does not serve this owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HelloRefused {
+    /// Why.
+    pub reason: Reason,
+    /// The largest owner's number that it knows; 0 if none.
+    pub owner: u64,
+    /// The largest epoch that it knows of that.
+    pub epoch: u64,
+    /// Bytes that it would give.
+    pub bytes: u64,
+}
+
+pub(crate) const HELLO_BYTES: usize = 72;
+pub(crate) const ACCEPTED_BYTES: usize = 32;
+pub(crate) const REFUSED_BYTES: usize = 32;
+
+const DURABLE: u32 = 1;
+
+/// Reads fields one behind the other.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], BadFrame> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(BadFrame::Length)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    fn u32(&mut self) -> Result<u32, BadFrame> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, BadFrame> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn durable(&mut self) -> Result<bool, BadFrame> {
+        match self.u32()? {
+            flags if flags & !DURABLE == 0 => Ok(flags == DURABLE),
+            _ => Err(BadFrame::Field),
+        }
+    }
+
+    /// Bytes without a meaning must be zero, so that a frame has one encoding.
+    fn zeros<const N: usize>(&mut self) -> Result<(), BadFrame> {
+        if self.take::<N>()? == [0; N] { Ok(()) } else { Err(BadFrame::Field) }
+    }
+}
+
+impl Hello {
+    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+        into.extend(self.version.to_le_bytes());
+        into.extend(u32::from(self.durable).to_le_bytes());
+        into.extend(self.pool.0);
+        into.extend(self.member);
+        into.extend(self.owner.to_le_bytes());
+        into.extend(self.epoch.to_le_bytes());
+        into.extend(self.bytes.to_le_bytes());
+        into.extend([0; 8]);
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadFrame> {
+        let mut fields = Fields(bytes);
+        let hello = Self {
+            version: fields.u32()?,
+            durable: fields.durable()?,
+            pool: PoolId(fields.take()?),
+            member: fields.take()?,
+            owner: fields.u64()?,
+            epoch: fields.u64()?,
+            bytes: fields.u64()?,
+        };
+        fields.zeros::<8>()?;
+        Ok(hello)
+    }
+}
+
+impl Accepted {
+    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+        into.extend(self.version.to_le_bytes());
+        into.extend(u32::from(self.durable).to_le_bytes());
+        into.extend(self.bytes.to_le_bytes());
+        into.extend(self.member);
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadFrame> {
+        let mut fields = Fields(bytes);
+        let (version, durable) = (fields.u32()?, fields.durable()?);
+        Ok(Self { version, durable, bytes: fields.u64()?, member: fields.take()? })
+    }
+}
+
+impl HelloRefused {
+    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+        into.extend((self.reason as u32).to_le_bytes());
+        into.extend([0; 4]);
+        into.extend(self.owner.to_le_bytes());
+        into.extend(self.epoch.to_le_bytes());
+        into.extend(self.bytes.to_le_bytes());
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadFrame> {
+        let mut fields = Fields(bytes);
+        let reason = match fields.u32()? {
+            1 => Reason::Version,
+            2 => Reason::Owner,
+            3 => Reason::Epoch,
+            4 => Reason::NotKept,
+            5 => Reason::NoRoom,
+            6 => Reason::InUse,
+            7 => Reason::Failing,
+            _ => return Err(BadFrame::Field),
+        };
+        fields.zeros::<4>()?;
+        Ok(Self { reason, owner: fields.u64()?, epoch: fields.u64()?, bytes: fields.u64()? })
+    }
+}
