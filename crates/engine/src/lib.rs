@@ -38,6 +38,7 @@ mod leaving;
 mod life;
 mod locks;
 mod losses;
+mod make_rows;
 mod membership;
 mod memory_window;
 mod modes;
