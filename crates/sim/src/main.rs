@@ -63,6 +63,9 @@ struct Arguments {
     /// Run histories of members: pools of up to five devices that are lost, come back, and are added and removed
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
     members: bool,
+    /// With --members: pools of three to five devices that make rows with a parity
+    #[arg(long, requires = "members")]
+    parity: bool,
     /// Let the operator's upkeep come in between: scrubs, and with --members devices that are taken offline
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
     upkeep: bool,
@@ -145,6 +148,7 @@ fn main() -> ExitCode {
         second_tail: arguments.second_tail,
         names: arguments.names,
         members: arguments.members,
+        parity: arguments.parity,
         upkeep: arguments.upkeep,
         uses: arguments.uses,
         planted: arguments.planted,
