@@ -61,6 +61,8 @@ fn simulate(report: &mut Report) {
     simulate_range(report, "simulator", seeds::fresh(&root), &[]);
     simulate_range(report, "simulator, names", seeds::fresh_names(&root), &["--names"]);
     simulate_range(report, "simulator, members", seeds::fresh_members(&root), &["--members", "--upkeep"]);
+    let parity = ["--members", "--parity", "--upkeep"];
+    simulate_range(report, "simulator, rows with parity", seeds::fresh_parity(&root), &parity);
 }
 
 fn simulate_range(report: &mut Report, name: &'static str, range: Result<String, String>, family: &[&str]) {

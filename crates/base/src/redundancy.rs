@@ -11,11 +11,22 @@ pub enum Redundancy {
     /// Two devices have it.
     #[default]
     Mirror,
+    /// Two devices have it, until a row of full segments has a parity on another device.
+    Parity,
 }
 
 impl Redundancy {
     /// Every redundancy.
-    pub const ALL: [Self; 2] = [Self::None, Self::Mirror];
+    pub const ALL: [Self; 3] = [Self::None, Self::Mirror, Self::Parity];
+
+    /// The fewest devices for which rows with a parity can be made.
+    pub const PARITY_DEVICES_LEAST: usize = 3;
+
+    /// Whether the loss of one of several devices loses nothing.
+    #[must_use]
+    pub const fn survives_a_loss(self) -> bool {
+        !matches!(self, Self::None)
+    }
 
     /// The name on the command line, in files and in metrics.
     #[must_use]
@@ -23,6 +34,7 @@ impl Redundancy {
         match self {
             Self::None => "none",
             Self::Mirror => "mirror",
+            Self::Parity => "parity",
         }
     }
 }
@@ -38,6 +50,6 @@ impl FromStr for Redundancy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|redundancy| redundancy.name() == text);
-        known.ok_or_else(|| format!("unknown redundancy '{text}': one of none, mirror"))
+        known.ok_or_else(|| format!("unknown redundancy '{text}': one of none, mirror, parity"))
     }
 }

@@ -2,11 +2,11 @@
 
 use headpond_base::{Buf, BufMut, Errno, Location, MemberId, Result, SegmentId};
 use headpond_engine::FlashRead;
-use headpond_format::{Address, Geometry};
+use headpond_format::{Address, Geometry, combined};
 use headpond_log::Segments;
 
-/// The most copies of a segment, the first included.
-pub(crate) const COPIES: usize = 2;
+/// The most copies of a segment, the first included. What a row gives back of it counts as one, the last.
+pub(crate) const COPIES: usize = 3;
 
 /// The segments of a pool. A read is of one copy of them: the first, until another is chosen.
 pub(crate) trait Copies: FlashRead {
@@ -89,9 +89,35 @@ impl<'a, 'd> WholePool<'a, 'd> {
         Self { geometry, segments, devices, copy: 0 }
     }
 
-    /// The segment in whose home the chosen copy lies. What is nowhere would lie in its own, as a free one does.
+    /// The segment in whose home the chosen copy lies; of what a row gives back, that of the parity. What is nowhere would
+    /// lie in its own, as a free one does.
     fn keeper(&self, segment: SegmentId) -> Option<SegmentId> {
-        self.segments.keepers(segment).nth(self.copy).or((self.copy == 0).then_some(segment))
+        self.copy_of(segment).or((self.copy == 0).then_some(segment))
+    }
+
+    fn copy_of(&self, segment: SegmentId) -> Option<SegmentId> {
+        let row = self.segments.parity_of(segment).filter(|_| self.has_rest_of_row(segment));
+        self.segments.keepers(segment).chain(row).nth(self.copy)
+    }
+
+    fn has_rest_of_row(&self, segment: SegmentId) -> bool {
+        let is_here = |keeper: &SegmentId| {
+            let member = self.segments.addresses().home(*keeper).member;
+            self.devices.iter().any(|(here, _)| *here == member)
+        };
+        self.segments.row_without(segment).is_some_and(|rest| rest.iter().all(is_here))
+    }
+
+    /// The rest of a segment's row, if that is what the chosen copy comes out of.
+    fn chosen_row(&self, segment: SegmentId) -> Option<Vec<SegmentId>> {
+        let chosen = self.copy_of(segment);
+        let is_parity = chosen.is_some() && chosen == self.segments.parity_of(segment);
+        self.segments.row_without(segment).filter(|_| is_parity)
+    }
+
+    fn read_at(&mut self, at: Address, len: usize) -> Result<Buf> {
+        let device = self.devices.iter_mut().find(|(member, _)| *member == at.member).ok_or(Errno::NODEV)?;
+        device.1.read(at.offset, len)
     }
 
     fn address(&self, location: Location) -> Address {
@@ -118,14 +144,19 @@ impl FlashRead for WholePool<'_, '_> {
             whole[here..].copy_from_slice(&rest);
             return Ok(whole.freeze());
         }
+        if let Some(rest) = self.chosen_row(segment) {
+            let at = |keeper: SegmentId| self.segments.addresses().of_segment(keeper).plus(within);
+            let places: Vec<Address> = rest.into_iter().map(at).collect();
+            let parts: Vec<Buf> = places.into_iter().map(|at| self.read_at(at, len)).collect::<Result<_>>()?;
+            return Ok(combined(parts.iter().map(|part| &part[..]), len));
+        }
         let keeper = self.keeper(segment).ok_or(Errno::NODEV)?;
         let at = self.segments.addresses().of_segment(keeper).plus(within);
         let counts = self.has(segment);
-        match self.devices.iter_mut().find(|(member, _)| *member == at.member) {
-            Some((_, device)) => device.read(at.offset, len),
-            None if counts => Err(Errno::NODEV),
+        match self.read_at(at, len) {
             // Nothing there counts. On a device that is not here there is nothing to see.
-            None => Ok(BufMut::zeroed(len).freeze()),
+            Err(Errno::NODEV) if !counts => Ok(BufMut::zeroed(len).freeze()),
+            read => read,
         }
     }
 }
@@ -136,7 +167,7 @@ impl Copies for WholePool<'_, '_> {
     }
 
     fn has(&self, segment: SegmentId) -> bool {
-        self.segments.keepers(segment).nth(self.copy).is_some()
+        self.copy_of(segment).is_some()
     }
 
     fn place(&self, location: Location) -> Place {

@@ -230,8 +230,9 @@ pub struct MountArgs {
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,
     /// How many devices of the pool get each piece of data that the origin lacks: `mirror` is two, `none` is one.
+    /// `parity`, for three devices or more, is two at first; full segments then get a parity instead of the second.
     /// Without this option a pool keeps its own, and a new pool of several devices gets mirror
-    #[arg(long, value_name = "none|mirror")]
+    #[arg(long, value_name = "none|mirror|parity")]
     pub redundancy: Option<Redundancy>,
     /// A TOML file of settings. They replace those that the pool keeps (`headpond get --reference` lists them)
     #[arg(long, value_name = "FILE")]

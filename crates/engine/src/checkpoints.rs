@@ -9,7 +9,7 @@
 //! are left out, one by one as it is written ([`Selection`]); one that becomes too long all the same, because much
 //! became dirty before and behind the walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Redundancy, Sequence};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
 use headpond_format::{
     Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, Geometry, MemberState, Members, SUPERBLOCK_SLOTS,
     Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
@@ -304,7 +304,7 @@ impl Checkpoints {
 
     /// Host batches get as many copies as the settings say, as soon as the superblock allows fewer.
     pub(crate) fn settle_redundancy(&self, store: &mut Store, config: &Config) {
-        if config.redundancy == Redundancy::Mirror || self.superblock.host_copies == 1 {
+        if config.redundancy.survives_a_loss() || self.superblock.host_copies == 1 {
             store.set_redundancy(config.redundancy);
         }
     }
@@ -315,6 +315,7 @@ impl Checkpoints {
             of.store.mark_and_seal();
         }
         of.store.close_host_batch();
+        of.store.checkpoint_begins();
         let log = &of.store.log();
         let counter = self.superblock.counter + 1;
         let head = CheckpointHead {
@@ -581,6 +582,7 @@ impl Checkpoints {
         }
         let Some(running) = self.running.take() else { return CheckpointEnd::default() };
         self.replay_from = running.head.replay_from;
+        store.checkpoint_counts();
         if let Some(superblock) = running.superblock {
             self.superblock = superblock;
         }

@@ -39,6 +39,7 @@ mod leaving;
 mod life;
 mod locks;
 mod losses;
+mod make_rows;
 mod membership;
 mod memory_window;
 mod modes;

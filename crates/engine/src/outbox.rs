@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use headpond_base::{Buf, Errno, MemberId, Nanos, ObjectId};
-use headpond_format::Address;
+use headpond_format::{Address, combined};
+use headpond_log::ReadFrom;
 
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::origin_cost::OriginCosts;
@@ -30,6 +31,8 @@ pub(crate) struct Answered {
 /// A purpose that one effect on each of several members serves. It ends with the last of them, and fails with any.
 struct Joint {
     purpose: Purpose,
+    /// What they read, to be combined.
+    read: Vec<Buf>,
     left: Vec<(Ticket, Option<MemberId>)>,
     failed: Option<Errno>,
 }
@@ -100,7 +103,24 @@ impl Outbox {
         }
         let sync = |member: &MemberId| self.ask(false, |ticket| Effect::FlashSync { ticket, member: *member });
         let left = members.iter().map(sync).collect();
-        self.joint.push(Joint { purpose, left, failed: None });
+        self.joint.push(Joint { purpose, read: Vec::new(), left, failed: None });
+    }
+
+    /// Asks for bytes of flash. Out of a row they come combined.
+    pub(crate) fn read_flash(&mut self, purpose: Purpose, from: &ReadFrom, len: u32) {
+        match from {
+            ReadFrom::Place(at) => {
+                let at = *at;
+                self.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
+            }
+            ReadFrom::Row(places) => {
+                let foreground = purpose.is_foreground();
+                self.asked.row_reads += 1;
+                let read = |at: &Address| self.ask(foreground, |ticket| Effect::FlashRead { ticket, at: *at, len });
+                let left = places.iter().map(read).collect();
+                self.joint.push(Joint { purpose, read: Vec::new(), left, failed: None });
+            }
+        }
     }
 
     /// Asks for bytes to be written to flash.
@@ -131,11 +151,21 @@ impl Outbox {
         let (_, member) = joint.left.swap_remove(part);
         let refused = member.zip(errno);
         joint.failed = joint.failed.or(errno);
+        if let Outcome::Bytes(bytes) = outcome {
+            joint.read.push(bytes);
+        }
         if !joint.left.is_empty() {
             return Answered { refused, ended: None };
         }
-        let Joint { purpose, failed, .. } = self.joint.swap_remove(place);
-        Answered { refused, ended: Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed))) }
+        let Joint { purpose, read, failed, .. } = self.joint.swap_remove(place);
+        let whole = || match read.first().map(|bytes| bytes.len()) {
+            None => Outcome::Done,
+            Some(len) if read.iter().all(|bytes| bytes.len() == len) => {
+                Outcome::Bytes(combined(read.iter().map(|bytes| &bytes[..]), len))
+            }
+            Some(_) => Outcome::Failed(Errno::IO),
+        };
+        Answered { refused, ended: Some((purpose, failed.map_or_else(whole, Outcome::Failed))) }
     }
 
     fn note_sync_time(&mut self, ticket: Ticket) {
@@ -197,6 +227,7 @@ impl Outbox {
     pub(crate) const fn add_to(&self, others: Stats) -> Stats {
         let asked = &self.asked;
         Stats {
+            row_reads: asked.row_reads,
             flash_reads: asked.flash_reads,
             flash_read_bytes: asked.flash_read_bytes,
             flash_writes: asked.flash_writes,

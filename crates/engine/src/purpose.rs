@@ -23,6 +23,7 @@ pub(crate) enum Purpose {
     Destage(JobEffect),
     Reclaim(ReclaimEffect),
     Scrub(ScrubEffect),
+    MakeRow(RowEffect),
     Checkpoint,
     Bury(ObjectId),
     Disown,
@@ -145,4 +146,16 @@ pub(crate) struct ScrubbedRun {
     pub(crate) first: Block,
     /// The slots as they were when the read was begun.
     pub(crate) slots: Vec<Slot>,
+}
+
+/// What a row that is being made waits for. A segment is named by its place in the row.
+pub(crate) enum RowEffect {
+    /// The end of a segment, in search of its footer.
+    Footer { which: usize, len: usize },
+    /// A piece of a segment.
+    Piece { which: usize },
+    /// A piece of the parity is written.
+    Written,
+    /// All of the row is durable.
+    Synced,
 }

@@ -3,6 +3,8 @@
 //! Flash loses bits where nobody reads, and a mirror helps only while one of the two copies is good. So damage is to be
 //! found before the other copy is needed.
 //!
+//! Of a segment in a row, what the rest of the row gives back is one more copy. So the parity is compared, too.
+//!
 //! A segment is read in large pieces, in the order of its bytes. What is damaged, after a second try:
 //! - a clean block is dropped: the origin has it;
 //! - a dirty block whose other copy is good is made good by reclaim, which empties a segment whose copies differ;
@@ -161,7 +163,7 @@ impl Scrub {
         let Some(run) = &self.run else { return Some(shown) };
         let segments = store.log().segments();
         let bytes = |id: SegmentId, copies: usize| u64::from(segments.get(id).live) * BLOCK_U64 * copies as u64;
-        let left: u64 = run.left.iter().map(|(id, _)| bytes(*id, segments.keepers(*id).count())).sum();
+        let left: u64 = run.left.iter().map(|(id, _)| bytes(*id, copies_of(store, *id).count())).sum();
         // Of the copy that is being read, as if it were whole.
         let here = run.visit.as_ref().map_or(0, |visit| bytes(visit.segment, visit.keepers.len() + 1));
         Some(ScrubShown { left_bytes: left + here, ..shown })
@@ -192,13 +194,23 @@ impl Scrubbing<'_> {
                 // One that was sealed just now may still be on its way to flash.
                 let is_written = |(id, _): &(SegmentId, Generation)| !self.store.log().is_being_written(*id);
                 let (segment, generation) = run.left.iter().position(is_written).and_then(|at| run.left.remove(at))?;
-                let keepers: Vec<SegmentId> = self.store.log().segments().keepers(segment).collect();
+                let keepers: Vec<SegmentId> = copies_of(self.store, segment).collect();
                 self.visit(segment, generation, keepers, Before::default());
                 continue;
             };
             if !is_as_it_was(self.store, visit) {
+                let mut before = std::mem::take(&mut visit.before);
+                let bad = std::mem::take(&mut visit.bad);
+                if is_alive(self.store, visit.segment, visit.generation) && self.store.log().segments().rows() > 0 {
+                    // A row was made of it, or has ended. What else has it?
+                    before.damaged.extend(bad);
+                    let (segment, generation) = (visit.segment, visit.generation);
+                    let keepers = std::mem::take(&mut visit.keepers);
+                    self.visit(segment, generation, keepers, before);
+                    continue;
+                }
                 // Reclaim has emptied it: what had a good copy has moved.
-                let before = std::mem::take(&mut visit.before).with(std::mem::take(&mut visit.bad));
+                let before = before.with(bad);
                 run.visit = None;
                 self.settle(&before.damaged, &Blocks::new());
                 continue;
@@ -358,13 +370,25 @@ fn is_as_it_was(store: &Store, visit: &Visit) -> bool {
     has_copy(store, visit.segment, visit.generation, visit.keeper)
 }
 
-/// Whether a sealed segment is still in this life, and has a copy in that slot, on a member that works.
+/// Whether a sealed segment is still in this life, and has a copy in that slot, or the parity of its row is there. All
+/// that is read of it must be on members that work.
 fn has_copy(store: &Store, id: SegmentId, generation: Generation, keeper: SegmentId) -> bool {
     let (log, segments) = (store.log(), store.log().segments());
-    let segment = segments.get(id);
+    let works = || log.works(segments.addresses().home(keeper).member);
+    let has = segments.keepers(id).any(|other| other == keeper) && works();
+    let has_row = || segments.parity_of(id) == Some(keeper) && log.rest_of_row_works(id);
+    is_alive(store, id, generation) && (has || has_row())
+}
+
+fn is_alive(store: &Store, id: SegmentId, generation: Generation) -> bool {
+    let segment = store.log().segments().get(id);
     (segment.state, segment.generation) == (SegmentState::Sealed, generation)
-        && segments.keepers(id).any(|other| other == keeper)
-        && log.works(segments.addresses().home(keeper).member)
+}
+
+/// The slots that have a segment, and that of its row's parity: with it the rest of the row gives the segment back.
+fn copies_of(store: &Store, id: SegmentId) -> impl Iterator<Item = SegmentId> {
+    let segments = store.log().segments();
+    segments.keepers(id).chain(segments.parity_of(id))
 }
 
 /// How many blocks of flash have a run.

@@ -36,6 +36,12 @@ pub struct Stats {
     pub bypassed_read_bytes: u64,
     /// Bytes of those.
     pub bypassed_write_bytes: u64,
+    /// Rows of segments that got a parity.
+    #[serde(default)]
+    pub rows_made: u64,
+    /// Reads whose bytes came out of such a row, and not from where they lie.
+    #[serde(default)]
+    pub row_reads: u64,
     /// Clean blocks written to flash: what reads brought in.
     pub admitted_blocks: u64,
     /// Those of them that nobody had asked for: neighbours of a miss.

@@ -53,8 +53,8 @@ impl Addresses {
     ///
     /// # Errors
     /// [`Damage`] when a layout names a slot that does not exist, when two segments have one home, when a copy lies
-    /// where no other segment has its home, when there are fewer slots than segments, and when a segment lies in a row
-    /// with parity: no headpond writes that yet.
+    /// where no other segment has its home, when there are fewer slots than segments, and when a row has a segment
+    /// elsewhere than in its home.
     pub fn new<'a>(
         geometry: Geometry,
         members: &Members,
@@ -64,6 +64,7 @@ impl Addresses {
         let empty = |member: &Member| Slots { start: member.start, segments: vec![None; member.slots as usize] };
         let mut table: Vec<Slots> = members.iter().map(|(_, member)| empty(member)).collect();
         let (mut wanted, mut copies) = (Vec::with_capacity(geometry.segments as usize), Vec::new());
+        let mut in_rows: Vec<(SegmentId, Place)> = Vec::new();
         for (segment, layout) in (0..).map(SegmentId).zip(layouts) {
             let home = match layout {
                 None => None,
@@ -72,7 +73,12 @@ impl Addresses {
                     copies.push(*copy);
                     Some(*home)
                 }
-                Some(Layout::Parity(_)) => return Err(Damage::Unsupported(WHAT, "segments in a row with parity")),
+                Some(Layout::Parity(row)) => {
+                    copies.push(row.parity);
+                    in_rows.extend(&row.segments);
+                    let own = row.segments.iter().find(|(id, _)| *id == segment);
+                    Some(own.ok_or(senseless("a segment in a row without it"))?.1)
+                }
             };
             if let Some(Place { member, slot }) = home {
                 let slots = table.get_mut(usize::from(member.0));
@@ -98,8 +104,13 @@ impl Addresses {
             homes.push(home);
         }
         let table = Self { geometry, homes, members: table };
-        let at_home = copies.iter().all(|copy| table.at_home(*copy).is_some());
-        if at_home { Ok(table) } else { Err(senseless("a copy where no segment has its home")) }
+        if !copies.iter().all(|copy| table.at_home(*copy).is_some()) {
+            return Err(senseless("a copy where no segment has its home"));
+        }
+        if !in_rows.iter().all(|(id, place)| table.homes.get(id.0 as usize) == Some(place)) {
+            return Err(senseless("a row with a segment that is not at home"));
+        }
+        Ok(table)
     }
 
     /// The table of a pool whose segments have no layouts yet.
@@ -295,9 +306,25 @@ mod tests {
         assert!(matches!(refused([&single(0, 1), &single(0, 1)]), Damage::Senseless(..)), "one slot twice");
         assert!(matches!(refused([&single(1, 2), &single(0, 1)]), Damage::Senseless(..)), "a slot too many");
         assert!(matches!(refused([&single(2, 0), &single(0, 1)]), Damage::Senseless(..)), "a member too many");
-        let place = |member| Place { member: MemberId(member), slot: 0 };
-        let row =
-            Layout::Parity(Box::new(crate::ParityRow { segments: vec![(SegmentId(0), place(0))], parity: place(1) }));
-        assert!(matches!(refused([&row, &single(0, 1)]), Damage::Unsupported(..)));
+    }
+
+    #[test]
+    fn the_segments_of_a_row_lie_in_their_homes() {
+        let (geometry, members) = two();
+        let geometry = Geometry { segments: 2, ..geometry };
+        let place = |member, slot| Place { member: MemberId(member), slot };
+        let row = |id, at| Layout::Parity(Box::new(crate::ParityRow { segments: vec![(id, at)], parity: place(1, 1) }));
+        let table = |first: &Layout, second: &Layout| Addresses::new(geometry, &members, [Some(first), Some(second)]);
+        let good = row(SegmentId(0), place(0, 1));
+        assert_eq!(table(&good, &single(1, 1)).unwrap().of_segment(SegmentId(0)), at(0, 6 << 20));
+        assert!(table(&good, &single(1, 0)).is_err(), "a parity in the home of no segment");
+        assert!(table(&row(SegmentId(1), place(0, 1)), &single(1, 1)).is_err(), "a row of others");
+        let both = crate::ParityRow {
+            segments: vec![(SegmentId(0), place(0, 1)), (SegmentId(1), place(1, 0))],
+            parity: place(1, 1),
+        };
+        let both = Layout::Parity(Box::new(both));
+        assert!(table(&both, &single(1, 1)).is_err(), "a segment that is elsewhere at home");
+        assert!(table(&row(SegmentId(0), place(0, 9)), &single(1, 1)).is_err(), "a slot that there is not");
     }
 }

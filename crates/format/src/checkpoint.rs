@@ -178,7 +178,7 @@ impl SegmentRow {
             (Some(_), SegmentState::Free) => return Err(senseless("a free segment with a copy")),
             (Some(_), _) => {}
         }
-        if copies_differ && !matches!(layout, Some(Layout::Mirror(_))) {
+        if copies_differ && !matches!(layout, Some(Layout::Mirror(_) | Layout::Parity(_))) {
             return Err(senseless("copies that differ, of a segment without a copy"));
         }
         Ok((Self { generation, state, stream, layout, copies_differ }, rest))

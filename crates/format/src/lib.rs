@@ -20,6 +20,7 @@ mod members;
 mod number;
 mod object;
 mod packed;
+mod parity;
 mod segment;
 mod settings;
 mod superblock;
@@ -42,6 +43,7 @@ pub use object::{
 pub use packed::{
     BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, finish_packed, is_blank, pack, packed_units_max, verify_packed,
 };
+pub use parity::combined;
 pub use segment::{
     FOOTER_TAIL_BYTES, Placement, SegmentHead, SegmentSummary, SummaryBatch, decode_footer, decode_footer_tail,
     decode_segment_head, encode_footer, encode_segment_head, footer_blocks,

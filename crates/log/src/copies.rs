@@ -8,10 +8,11 @@
 //! - A segment is *weak* if its dirty blocks have one copy, and could have two. Reclaim empties it.
 
 use headpond_base::{BatchNumber, Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
-use headpond_format::{Address, Member, SegmentState};
+use headpond_format::{Member, SegmentState};
 
 use crate::log::Log;
 use crate::mutation::Mutation;
+use crate::rows::ReadFrom;
 
 /// Reads of so many blocks of a segment go to one of its copies, those of the next to the other: 256 KiB.
 const READS_SPAN: u64 = 64;
@@ -84,7 +85,7 @@ impl Log {
     /// Whether host segments would get a copy with this redundancy.
     #[must_use]
     pub fn is_to_mirror(&self, redundancy: Redundancy) -> bool {
-        redundancy == Redundancy::Mirror && self.segments.pairs() >= Self::SEGMENTS_LEAST
+        redundancy.survives_a_loss() && self.segments.pairs() >= Self::SEGMENTS_LEAST
     }
 
     /// How many segments could be open or full at once, of whichever stream.
@@ -106,7 +107,7 @@ impl Log {
     /// Whether host segments should have a copy, and too few members work for that.
     #[must_use]
     pub fn lacks_members(&self) -> bool {
-        self.redundancy == Redundancy::Mirror && self.has_had_several_members() && !self.mirrors()
+        self.redundancy.survives_a_loss() && self.has_had_several_members() && !self.mirrors()
     }
 
     /// The most blocks that can hold data: all of the members that take new segments.
@@ -152,23 +153,32 @@ impl Log {
 
     /// Where a read of this location should go, the `attempt`-th, from 0. `None`: no further place is worth a try.
     ///
-    /// A place on a member that works comes first. Of two, each has its turn, so that both members share the reads. A
-    /// lone place is tried twice.
+    /// A place on a member that works comes first. Of two, each has its turn, so that both members share the reads. What
+    /// is in a row is read in its home, else out of the row. A lone place is tried twice.
     ///
     /// # Panics
     /// When the location is in no segment.
     #[must_use]
-    pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<Address> {
+    pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<ReadFrom> {
         let id = self.geometry.segment_of(location);
         let mut places = self.segments.places(id, location).filter(|place| self.health.can_be_read(place.member));
-        let (first, second) = (places.next()?, places.next());
-        match second {
-            None => (attempt < 2).then_some(first),
-            Some(second) => {
+        let (first, second) = (places.next(), places.next());
+        let row = || self.rest_of_row(id, location).map(ReadFrom::Row);
+        match (first, second) {
+            (None, _) => row().filter(|_| attempt < 2),
+            (Some(first), None) => match row() {
+                None => (attempt < 2).then_some(ReadFrom::Place(first)),
+                Some(row) => {
+                    let row_first = !self.health.works(first.member) && self.rest_of_row_works(id);
+                    let from = if row_first { [row, ReadFrom::Place(first)] } else { [ReadFrom::Place(first), row] };
+                    from.into_iter().nth(attempt)
+                }
+            },
+            (Some(first), Some(second)) => {
                 let works = [first, second].map(|place| self.health.works(place.member));
                 let second_first = if works[0] == works[1] { location.0 / READS_SPAN % 2 == 1 } else { works[1] };
                 let places = if second_first { [second, first] } else { [first, second] };
-                places.get(attempt).copied()
+                places.get(attempt).copied().map(ReadFrom::Place)
             }
         }
     }
@@ -178,10 +188,10 @@ impl Log {
     /// # Panics
     /// When the location is in no segment.
     #[must_use]
-    pub fn address_to_read(&self, location: Location, attempt: usize) -> Address {
+    pub fn address_to_read(&self, location: Location, attempt: usize) -> ReadFrom {
         let refuses = || self.segments.places(self.geometry.segment_of(location), location).next();
-        let place = self.place_to_read(location, attempt).or_else(refuses);
-        place.unwrap_or_else(|| self.segments.addresses().of(location))
+        let place = self.place_to_read(location, attempt).or_else(|| refuses().map(ReadFrom::Place));
+        place.unwrap_or_else(|| ReadFrom::Place(self.segments.addresses().of(location)))
     }
 
     /// Records that a member refused a write or a sync, of the log or of another part. Either the pool goes on without
@@ -215,10 +225,11 @@ impl Log {
         !self.health.working().is_empty() && open.chain(unsynced).all(has)
     }
 
-    /// Whether a member that works has the bytes of a segment.
+    /// Whether a member that works has the bytes of a segment, or such members have all else of its row.
     #[must_use]
     pub fn works_somewhere(&self, id: SegmentId) -> bool {
-        self.segments.keepers(id).any(|keeper| self.health.works(self.segments.addresses().home(keeper).member))
+        let works = |keeper| self.health.works(self.segments.addresses().home(keeper).member);
+        self.segments.keepers(id).any(works) || self.rest_of_row_works(id)
     }
 
     /// How many members that work have the bytes of a segment.
@@ -230,7 +241,14 @@ impl Log {
     /// Whether this segment has one copy only, or may have.
     fn is_single(&self, id: SegmentId) -> bool {
         let skips = Mutation::RebuildSkips.is_planted(self.mutation);
-        !skips && (self.copies_that_work(id) < 2 || self.segments.get(id).copies_differ)
+        let has_two = self.copies_that_work(id) > 1 && !self.segments.get(id).copies_differ;
+        !skips && (!has_two && !self.is_protected_by_row(id) || self.lacks_copy_apart(id))
+    }
+
+    /// Whether a copy belongs on a member that has copies only, and is not there.
+    fn lacks_copy_apart(&self, id: SegmentId) -> bool {
+        let is_apart = |keeper| self.segments.has_copies_only(self.segments.addresses().home(keeper).member);
+        self.segments.copies_apart() && !self.segments.keepers(id).any(is_apart)
     }
 
     /// Whether dirty blocks in this segment have one copy only, or may have. Blocks that a start after a crash would
@@ -252,13 +270,14 @@ impl Log {
         };
         let segment = self.segments.get(id);
         let alone = self.mirrors() && segment.dirty > 0 && self.is_single(id) && self.works_somewhere(id);
-        segment.state == SegmentState::Sealed && (alone || self.segments.keepers(id).any(is_emptied))
+        let to_go = self.segments.keepers(id).any(is_emptied) || segment.dirty > 0 && self.row_is_to_go(id);
+        segment.state == SegmentState::Sealed && (alone || to_go)
     }
 
     /// A block that one place of its segment has is not what it must be there: the segment is emptied.
     pub fn note_differing(&mut self, location: Location) {
         let id = self.geometry.segment_of(location);
-        let has_copy = self.segments.keepers(id).count() > 1;
+        let has_copy = self.segments.keepers(id).count() > 1 || self.segments.get(id).row.is_some();
         self.segments.get_mut(id).copies_differ |= has_copy;
         self.may_have_weak |= has_copy;
     }

@@ -7,6 +7,8 @@
 //! Nothing is looked for on a member that is not here. A segment that has no slot left on any other keeps its life, and
 //! has no keeper: what the map says of it decides whether the pool can be used.
 
+use std::collections::BTreeSet;
+
 use headpond_base::{BLOCK, Generation, MemberId, SegmentId, Stream};
 use headpond_format::{Addresses, Layout, SegmentHead, SegmentState, Superblock};
 
@@ -31,13 +33,30 @@ pub(crate) struct Life {
     pub(crate) lent: bool,
 }
 
-/// The lives of all segments, in order, and the next generation that no trace has.
+/// A row of which all slots are as the checkpoint found them.
+#[derive(Clone, Debug)]
+pub struct FoundRow {
+    pub(crate) segments: Vec<SegmentId>,
+    /// The segment that lends its home to the parity.
+    pub(crate) parity: SegmentId,
+}
+
+/// What the slots of a pool say.
+pub(crate) struct Lives {
+    /// Of all segments, in order.
+    pub(crate) lives: Vec<Life>,
+    pub(crate) rows: Vec<FoundRow>,
+    /// The next generation that no trace has.
+    pub(crate) next_generation: Generation,
+}
+
+/// The lives of all segments, and their rows.
 pub(crate) fn find_lives(
     present: &mut Present<'_>,
     superblock: &Superblock,
     checkpoint: &Checkpoint,
     addresses: &Addresses,
-) -> Result<(Vec<Life>, Generation), ScanError> {
+) -> Result<Lives, ScanError> {
     let (rows, head) = (&checkpoint.rows, &checkpoint.head);
     let here: Vec<bool> = (0..superblock.members.given())
         .map(|index| present.has(MemberId(u16::try_from(index).unwrap_or(u16::MAX))))
@@ -109,7 +128,46 @@ pub(crate) fn find_lives(
     for slot in copies {
         lives[slot.0 as usize].lent = true;
     }
-    Ok((lives, next_generation))
+    let rows = find_rows(checkpoint, addresses, &lives, |slot| taken_by(slot).is_some());
+    for FoundRow { segments, parity } in &rows {
+        lives[parity.0 as usize].lent = true;
+        for id in segments.iter().filter(|id| is_here(**id)) {
+            // One that was emptied waits there for the end of the row.
+            lives[id.0 as usize].home = true;
+        }
+    }
+    Ok(Lives { lives, rows, next_generation })
+}
+
+/// The rows that the checkpoint has. No slot of one is written while a checkpoint has it. If there is a later life in
+/// one all the same, the flash does not keep what was synced: then the row protects nothing.
+fn find_rows(
+    checkpoint: &Checkpoint,
+    addresses: &Addresses,
+    lives: &[Life],
+    is_taken: impl Fn(SegmentId) -> bool,
+) -> Vec<FoundRow> {
+    let mut used: BTreeSet<SegmentId> = lives.iter().filter_map(|life| life.copy).collect();
+    let mut rows = Vec::new();
+    for row in &checkpoint.rows {
+        let Some(Layout::Parity(row)) = &row.layout else { continue };
+        let Some(parity) = addresses.at_home(row.parity) else { continue };
+        let segments: Vec<SegmentId> = row.segments.iter().map(|(id, _)| *id).collect();
+        // A forged pool may say anything.
+        let says_so = |id: &SegmentId| {
+            let of = &checkpoint.rows[id.0 as usize];
+            of.state == SegmentState::Free || matches!(&of.layout, Some(Layout::Parity(own)) if own == row)
+        };
+        let is_free = |id: SegmentId| lives[id.0 as usize].state == SegmentState::Free;
+        let is_reopened = segments.iter().any(|id| lives[id.0 as usize].reopened);
+        let sound = segments.iter().all(says_so) && is_free(parity) && !is_reopened;
+        let keepers = || segments.iter().copied().chain([parity]);
+        if sound && !keepers().any(|keeper| used.contains(&keeper) || is_taken(keeper)) {
+            used.extend(keepers());
+            rows.push(FoundRow { segments, parity });
+        }
+    }
+    rows
 }
 
 /// The last life that left traces in the slot where `id` is at home: of that segment, or of one that has its copy here.

@@ -113,12 +113,15 @@ impl Log {
         let last_batch = BatchNumber(start.next_batch.0 - 1);
         let health = Health::new(&start.members);
         let may_have_weak = !start.addresses.is_of_one_member();
+        let mut segments =
+            Segments::new(start.addresses, start.segments, start.rows, &start.take_new, &start.copies_only);
+        segments.plant(start.mutation);
         Self {
             pool: start.pool,
             geometry: start.geometry,
             owner: start.owner,
             epoch: start.epoch,
-            segments: Segments::new(start.addresses, start.segments, &start.take_new, &start.copies_only),
+            segments,
             open: OpenSegments::new(),
             filling: FillPolicy::default(),
             rhythm: SyncRhythm::default(),
@@ -258,6 +261,7 @@ impl Log {
     #[must_use]
     pub fn verify(&self, object: ObjectId, block: Block, location: Location, checksum: u32, bytes: &[u8]) -> bool {
         Mutation::AcceptTornBatch.is_planted(self.mutation)
+            || Mutation::RowUnverified.is_planted(self.mutation) && self.is_read_out_of_row(location)
             || verify_block(bytes, checksum, object, block, self.writer_of(location))
     }
 
@@ -541,7 +545,9 @@ impl Log {
 
     fn open_segment(&mut self, stream: Stream) {
         let mirrored = stream == Stream::Host && self.mirrors();
-        let pair = if mirrored { self.segments.take_free_pair().map(|(id, copy)| (id, Some(copy))) } else { None };
+        let spread = self.makes_rows();
+        let pair =
+            if mirrored { self.segments.take_free_pair(spread).map(|(id, copy)| (id, Some(copy))) } else { None };
         let opened = pair.or_else(|| self.segments.take_free().map(|id| (id, None)));
         if mirrored && pair.is_none() {
             // After the loss of a member its room may be what is missing for pairs.
@@ -745,7 +751,8 @@ impl Log {
 
     /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many.
     pub fn release(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) -> usize {
-        let released = self.segments.release(self.durable, replay_from, checkpoint_begun);
+        let mut released = self.settle_rows();
+        released.extend(self.segments.release(self.durable, replay_from, checkpoint_begun));
         for id in &released {
             let at = self.segments.addresses().of_segment(*id);
             if self.health.works(at.member) {

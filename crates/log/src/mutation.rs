@@ -53,6 +53,14 @@ pub enum Mutation {
     FreeSlotEarly,
     /// Answers leave although a batch is in no slot and not written.
     AnswerUncovered,
+    /// A segment of a row is filled again while others need the parity.
+    RowOpenedAgain,
+    /// The copies of a row's segments are given up before a checkpoint that names the row counts.
+    CopiesGoEarly,
+    /// What a row gives back is not compared with the checksums.
+    RowUnverified,
+    /// A row that lost a place counts as whole.
+    RebuildSkipsRows,
 }
 
 impl Mutation {
@@ -66,7 +74,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 22] = [
+    pub const ALL: [(&'static str, Self); 26] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -89,5 +97,9 @@ impl Mutation {
         ("publish-in-part", Self::PublishInPart),
         ("free-slot-early", Self::FreeSlotEarly),
         ("answer-uncovered", Self::AnswerUncovered),
+        ("row-opened-again", Self::RowOpenedAgain),
+        ("copies-go-early", Self::CopiesGoEarly),
+        ("row-unverified", Self::RowUnverified),
+        ("rebuild-skips-rows", Self::RebuildSkipsRows),
     ];
 }

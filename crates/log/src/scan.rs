@@ -10,7 +10,7 @@ use headpond_format::{
 
 use crate::checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
-use crate::lives::{Life, find_lives};
+use crate::lives::{Life, Lives, find_lives};
 use crate::muster::{Present, newest_superblock};
 use crate::mutation::Mutation;
 use crate::segments::Segment;
@@ -91,7 +91,7 @@ fn scan_from(
         damaged("checkpoint", geometry.checkpoint_start(usize::from(superblock.checkpoint_area)), damage)
     })?;
 
-    let (lives, mut next_generation) = find_lives(present, &superblock, &checkpoint, &addresses)?;
+    let Lives { lives, rows, mut next_generation } = find_lives(present, &superblock, &checkpoint, &addresses)?;
     let mut segments = Vec::with_capacity(lives.len());
     let mut found: Vec<FoundBatch> = Vec::new();
     for ((index, row), life) in (0_u32..).zip(&checkpoint.rows).zip(&lives) {
@@ -166,6 +166,7 @@ fn scan_from(
             next_batch,
             next_generation,
             segments,
+            rows,
             mutation,
         },
         objects: checkpoint.objects,

@@ -7,12 +7,19 @@
 //! 3. No checkpoint that is still being written began before it was emptied: such a checkpoint may point here.
 //! 4. No read or write of it is under way.
 //!
+//! One that is in a row waits for the row's end, too: see `rows`.
+//!
 //! A mirrored segment has the home of another for its copy. That one is *lent*: it is free, and cannot be opened.
+
+pub(crate) mod rows;
 
 use std::collections::VecDeque;
 
 use headpond_base::{Generation, Location, MemberId, SegmentId, Sequence, Stream};
 use headpond_format::{Address, Addresses, Layout, Member, SegmentRow, SegmentState};
+
+use self::rows::{RowId, Rows};
+use crate::lives::FoundRow;
 
 /// One segment.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +55,10 @@ pub struct Segment {
     pub copies_differ: bool,
     /// Until the entries before this one are durable, a start may find blocks dirty here that are not any more.
     pub dirty_until: Sequence,
-    /// It is free, and its home has the copy of another.
+    /// It is free, and its home has the copy of another, or a parity.
     pub lent: bool,
+    /// The row that it is in.
+    pub row: Option<RowId>,
 }
 
 impl Segment {
@@ -73,6 +82,7 @@ impl Segment {
             copies_differ: false,
             dirty_until: Sequence(0),
             lent: false,
+            row: None,
         }
     }
 }
@@ -99,12 +109,14 @@ pub struct Segments {
     pairs: usize,
     /// Emptied segments, each with the next sequence at that time.
     waiting: Vec<(SegmentId, Sequence)>,
+    rows: Rows,
 }
 
 impl Segments {
     pub(crate) fn new(
         addresses: Addresses,
         table: Vec<Segment>,
+        rows: Vec<FoundRow>,
         take_new: &[(MemberId, u32)],
         copies_only: &[MemberId],
     ) -> Self {
@@ -127,8 +139,12 @@ impl Segments {
             usable: 0,
             pairs: 0,
             waiting: Vec::new(),
+            rows: Rows::default(),
         };
         segments.count_usable();
+        for FoundRow { segments: of_row, parity } in rows {
+            segments.adopt_row(of_row, parity);
+        }
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
             let segment = segments.get(id);
@@ -136,7 +152,7 @@ impl Segments {
                 let (home, copy) = (segments.addresses.home(id), segments.addresses.home(copy));
                 assert_ne!(home.member, copy.member, "both places of segment {id}, found at a start, on one member");
             }
-            if segment.state == SegmentState::Free && !segment.lent {
+            if segment.state == SegmentState::Free && !segment.lent && segment.row.is_none() {
                 segments.make_free(id);
             }
         }
@@ -196,13 +212,18 @@ impl Segments {
         // In a pool of one device a free segment's home follows from its number.
         let known = state == SegmentState::Free && self.addresses.is_of_one_member();
         let layout = (!known).then(|| self.layout(id));
-        let copies_differ = copies_differ && matches!(layout, Some(Layout::Mirror(_)));
+        let copies_differ = copies_differ && matches!(layout, Some(Layout::Mirror(_) | Layout::Parity(_)));
         SegmentRow { generation, state, stream, layout, copies_differ }
     }
 
     /// Where a segment lies; of a free one, its home.
     pub(crate) fn layout(&self, id: SegmentId) -> Layout {
         let home = self.addresses.home(id);
+        if self.get(id).state == SegmentState::Sealed
+            && let Some(layout) = self.row_layout(id)
+        {
+            return layout;
+        }
         match self.get(id).copy.filter(|_| self.get(id).state != SegmentState::Free) {
             Some(copy) => {
                 let copy = self.addresses.home(copy);
@@ -311,7 +332,7 @@ impl Segments {
     }
 
     /// Whether second copies go to members that have nothing else.
-    fn copies_apart(&self) -> bool {
+    pub(crate) fn copies_apart(&self) -> bool {
         self.copies_only.iter().zip(&self.open_slots).any(|(only, slots)| *only && *slots > 0)
     }
 
@@ -343,11 +364,18 @@ impl Segments {
         self.all_taken_slots().sum::<usize>() - self.all_taken_slots().max().unwrap_or(0)
     }
 
-    /// Whether a segment has a place on a member that has fewer free ones than another: emptying it makes for pairs.
+    /// Whether a member takes new segments.
+    pub(crate) fn takes_new(&self, member: MemberId) -> bool {
+        self.open_slots.get(usize::from(member.0)).is_some_and(|slots| *slots > 0)
+    }
+
+    /// Whether a segment, or its row, has a place on a member that has fewer free ones than another: emptying it makes
+    /// for pairs.
     #[must_use]
     pub fn is_on_a_scarce_member(&self, id: SegmentId) -> bool {
         let most = self.free.iter().map(VecDeque::len).max().unwrap_or(0);
-        self.keepers(id).any(|keeper| self.free_on(self.addresses.home(keeper).member) < most)
+        let rest = self.row_without(id).into_iter().flatten();
+        self.keepers(id).chain(rest).any(|keeper| self.free_on(self.addresses.home(keeper).member) < most)
     }
 
     /// One segment.
@@ -403,16 +431,18 @@ impl Segments {
         self.pairs_of(|member| self.free_on(member))
     }
 
-    /// How many emptied segments wait for durability or a checkpoint.
+    /// How many emptied segments wait for durability or a checkpoint. One that is in a row waits for more, unless the
+    /// row ends.
     #[must_use]
-    pub const fn waiting(&self) -> usize {
-        self.waiting.len()
+    pub fn waiting(&self) -> usize {
+        self.waiting.iter().filter(|(id, _)| !self.is_kept_by_row(*id)).count()
     }
 
-    /// How many segments wait for a checkpoint that starts later than `replay_from`.
+    /// How many segments wait for a checkpoint that starts later than `replay_from`, and how many rows.
     #[must_use]
     pub fn wait_for_checkpoint(&self, replay_from: Sequence) -> usize {
-        self.waiting.iter().filter(|(id, _)| self.get(*id).last_sequence >= replay_from).count()
+        let waits = |id: SegmentId| self.get(id).last_sequence >= replay_from && !self.is_kept_by_row(id);
+        self.waiting.iter().filter(|(id, _)| waits(*id)).count() + self.rows_for_checkpoint()
     }
 
     /// Takes a free segment of the member that has most.
@@ -420,13 +450,16 @@ impl Segments {
         self.take_from(None)
     }
 
-    /// Takes a free segment, and one of another member for its copy.
-    pub(crate) fn take_free_pair(&mut self) -> Option<(SegmentId, SegmentId)> {
+    /// Takes a free segment, and one of another member for its copy. `spread`: so that segments of the host stream are at
+    /// home on all members alike, as rows want it.
+    pub(crate) fn take_free_pair(&mut self, spread: bool) -> Option<(SegmentId, SegmentId)> {
         if self.free_pairs() == 0 && !self.helps_out() {
             return None;
         }
         let first = self.take_from(None)?;
         let second = self.take_from(Some(self.addresses.home(first).member))?;
+        let swaps = spread && self.host_segments_at_home_with(second) < self.host_segments_at_home_with(first);
+        let (first, second) = if swaps { (second, first) } else { (first, second) };
         assert_ne!(self.addresses.home(first).member, self.addresses.home(second).member, "two copies on one member");
         self.get_mut(second).lent = true;
         Some((first, second))
@@ -436,6 +469,13 @@ impl Segments {
     fn helps_out(&self) -> bool {
         let closed = self.aside.and_then(|member| self.closed.get(usize::from(member.0)));
         closed.is_some_and(|closed| !closed.is_empty()) && self.free() > 0
+    }
+
+    /// How many segments of the host stream are at home on the same member as this one.
+    fn host_segments_at_home_with(&self, id: SegmentId) -> usize {
+        let member = self.addresses.home(id).member;
+        let is_host = |segment: &Segment| segment.state != SegmentState::Free && segment.stream == Stream::Host;
+        self.iter().filter(|(id, segment)| is_host(segment) && self.addresses.home(*id).member == member).count()
     }
 
     fn take_from(&mut self, not: Option<MemberId>) -> Option<SegmentId> {
@@ -470,13 +510,13 @@ impl Segments {
         replay_from: Sequence,
         checkpoint_begun: Option<Sequence>,
     ) -> Vec<SegmentId> {
-        let table = &self.table;
         let (released, waiting) = self.waiting.iter().partition(|(id, emptied_at): &&(SegmentId, Sequence)| {
-            let segment = &table[id.0 as usize];
+            let segment = self.get(*id);
             durable.next() >= *emptied_at
                 && segment.last_sequence < replay_from
                 && checkpoint_begun.is_none_or(|begun| *emptied_at <= begun)
                 && segment.under_way == 0
+                && !self.is_held_by_row(*id)
         });
         self.waiting = waiting;
         let emptied: Vec<SegmentId> = Vec::into_iter(released).map(|(id, _)| id).collect();
@@ -508,8 +548,13 @@ mod tests {
         let sealed = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
         let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
         let members = Members::first(geometry.member(MemberName([5; 16])));
-        let mut segments =
-            Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed], &[(MemberId(0), 1)], &[]);
+        let mut segments = Segments::new(
+            Addresses::of_empty(geometry, &members).unwrap(),
+            vec![sealed],
+            Vec::new(),
+            &[(MemberId(0), 1)],
+            &[],
+        );
         segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
         segments.empty(SegmentId(0), Sequence(10));
         segments
@@ -527,18 +572,18 @@ mod tests {
         let table = vec![free; geometry.segments as usize];
         let slots = own.slots as usize;
         let all = [(MemberId(0), own.slots), (copy, own.slots)];
-        let mut segments = Segments::new(addresses, table, &all, &[copy]);
+        let mut segments = Segments::new(addresses, table, Vec::new(), &all, &[copy]);
         assert_eq!(
             (segments.usable(), segments.pairs(), segments.free(), segments.free_pairs()),
             (slots, slots, slots, slots)
         );
         let at = |segments: &Segments, id: SegmentId| segments.addresses().home(id).member;
-        let (first, second) = segments.take_free_pair().unwrap();
+        let (first, second) = segments.take_free_pair(false).unwrap();
         assert_eq!((at(&segments, first), at(&segments, second)), (MemberId(0), copy));
         while let Some(alone) = segments.take_free() {
             assert_eq!(at(&segments, alone), MemberId(0));
         }
-        assert_eq!((segments.free(), segments.take_free_pair()), (0, None), "there is room for copies alone");
+        assert_eq!((segments.free(), segments.take_free_pair(false)), (0, None), "there is room for copies alone");
         segments.lose(MemberId(0));
         assert_eq!((segments.usable(), segments.pairs()), (slots, 0));
         assert_eq!(segments.take_free().map(|id| at(&segments, id)), Some(copy));

@@ -3,6 +3,7 @@
 use headpond_base::{BatchNumber, Buf, Epoch, Generation, MemberId, OwnerNumber, PoolId, Sequence};
 use headpond_format::{Address, Addresses, Geometry};
 
+use crate::lives::FoundRow;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
 
@@ -61,6 +62,8 @@ pub struct LogStart {
     pub next_generation: Generation,
     /// All segments. None is open.
     pub segments: Vec<Segment>,
+    /// Their rows.
+    pub rows: Vec<FoundRow>,
     /// A planted bug, to test the tests.
     pub mutation: Option<Mutation>,
 }

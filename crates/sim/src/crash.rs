@@ -146,11 +146,13 @@ impl Sim<'_> {
     pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) {
         if let Some(core) = &self.world.core {
             self.durable_host_batch = self.durable_host_batch.max(core.durable_host_batch());
-            let [_, reclaimed, checkpoints, destaged, saved] = core.figures();
+            let [_, reclaimed, checkpoints, destaged, saved, rows, row_reads] = core.figures();
             self.summary.reclaimed += reclaimed;
             self.summary.checkpoints += checkpoints;
             self.summary.destaged += destaged;
             self.summary.saved += saved;
+            self.summary.rows += rows;
+            self.summary.row_reads += row_reads;
         }
         if self.world.injected.flash_write > 0 {
             self.model.loosen_all();

@@ -294,8 +294,8 @@ impl UnderTest for Fake {
         None
     }
 
-    fn figures(&self) -> [u64; 5] {
-        [0; 5]
+    fn figures(&self) -> [u64; 7] {
+        [0; 7]
     }
 
     fn durable_host_batch(&self) -> u64 {

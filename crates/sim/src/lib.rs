@@ -103,6 +103,10 @@ pub struct HistorySums {
     pub reclaimed: u64,
     /// See `destaged`.
     pub checkpoints: u64,
+    /// Rows of segments that got a parity, and reads that got their bytes out of one.
+    pub rows: u64,
+    /// See `rows`.
+    pub row_reads: u64,
     /// Bytes of flash that packing saved.
     pub saved: u64,
     /// Writes that a crash found under way, or acknowledged but not synced: each could have been torn.
@@ -145,6 +149,8 @@ impl HistorySums {
         self.destaged += other.destaged;
         self.reclaimed += other.reclaimed;
         self.checkpoints += other.checkpoints;
+        self.rows += other.rows;
+        self.row_reads += other.row_reads;
         self.saved += other.saved;
         self.hash ^= other.hash;
     }
@@ -158,7 +164,7 @@ impl fmt::Display for HistorySums {
              {} takeovers with batches left in memory, {} members lost, {} of these made up for, {} lists of members, \
              {} clean stops, {} recoveries, {} flushes, {} scrubs, {} conflicts ({} seen by the status change time alone), \
              {} MiB read and checked, {} checkpoints, \
-             {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
+             {} segments opened, {} rows made, {} reads out of rows, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
              {} events (digest {:016x})",
             self.ops,
             self.crashes,
@@ -177,6 +183,8 @@ impl fmt::Display for HistorySums {
             self.bytes_read >> 20,
             self.checkpoints,
             self.segments,
+            self.rows,
+            self.row_reads,
             self.reclaimed,
             self.destaged,
             self.saved >> 20,
@@ -257,6 +265,9 @@ impl fmt::Display for Failure {
         }
         if self.options.copies {
             f.write_str(" --copies")?;
+        }
+        if self.options.parity {
+            f.write_str(" --parity")?;
         }
         if self.options.upkeep {
             f.write_str(" --upkeep")?;

@@ -66,6 +66,9 @@ struct Arguments {
     /// With --members: let some of them have copies only, as a peer has
     #[arg(long, requires = "members")]
     copies: bool,
+    /// With --members: pools of three to five devices that make rows with a parity
+    #[arg(long, requires = "members")]
+    parity: bool,
     /// Let the operator's upkeep come in between: scrubs, and with --members devices that are taken offline
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
     upkeep: bool,
@@ -149,6 +152,7 @@ fn main() -> ExitCode {
         names: arguments.names,
         members: arguments.members,
         copies: arguments.copies,
+        parity: arguments.parity,
         upkeep: arguments.upkeep,
         uses: arguments.uses,
         planted: arguments.planted,

@@ -4,6 +4,7 @@
 //! What is judged, beside everything that other histories judge:
 //! - A pool that mirrors loses one member at any moment, and no application notices: no error, and nothing that a sync
 //!   covered is gone. No second member is lost until the pool says that all is mirrored again (`world/losses.rs`).
+//! - With `--parity` the same holds of pools that make rows, whose segments then have one copy and a parity.
 //! - Without a mirror a loss excuses errors, and a refused start, if the member alone had dirty data. No answer is wrong.
 //! - A member that the pool went on without is not believed: not beside the others, and not by itself.
 //! - After a crash the list of members is the old one or the new one, and a change that was answered is in it.
@@ -70,9 +71,11 @@ impl Sim<'_> {
             .collect();
         // To remove a member while another is lost unnoticed is to lose two.
         let lost = self.world.losses.lost.is_some();
+        // With fewer there are no rows.
+        let least = if self.options.parity { 3 } else { 1 };
         match rng.below(9) {
             0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
-            3..6 if in_use.len() > 1 && !lost => {
+            3..6 if in_use.len() > least && !lost => {
                 let member = *rng.pick(&in_use);
                 self.ask_change(Change::Remove { member }, MembersChange::Remove(member))
             }

@@ -54,6 +54,8 @@ pub struct Options {
     pub members: bool,
     /// Some of them have copies only.
     pub copies: bool,
+    /// The same of pools of three to five members, which make rows with a parity.
+    pub parity: bool,
     /// The operator's upkeep comes in between: see `upkeep.rs`.
     pub upkeep: bool,
     /// A history of uses: see `uses.rs`.
@@ -83,6 +85,7 @@ impl Default for Options {
             second_tail: None,
             members: false,
             copies: false,
+            parity: false,
             upkeep: false,
             uses: false,
             planted_use: None,
@@ -233,6 +236,31 @@ fn change_settings(config: &mut Config, rng: &mut Rng) {
     }
 }
 
+/// Rows are made of full segments with much that is dirty: most histories keep it so for a while.
+///
+/// Returns whether that is left as it is.
+fn keep_dirty(config: &mut Config, weights: &mut [u64], rng: &mut Rng) -> bool {
+    let keeps = rng.chance(850);
+    if keeps {
+        config.destage_rate = None;
+        config.mode = CacheMode::WriteBack;
+        config.dirty_threshold = *rng.pick(&[40, 70]);
+        config.flush_period = *rng.pick(&[Config::OFF, Nanos(60 * Nanos::SECOND.0)]);
+        config.idle_flush = None;
+        config.sequential_cutoff = None;
+    }
+    for (kind, weight) in Kind::ALL.iter().zip(weights) {
+        match kind {
+            Kind::Write => *weight = (*weight * 3).max(300),
+            Kind::Idle => *weight = (*weight * 2).max(40),
+            Kind::Crash | Kind::Restart | Kind::Truncate | Kind::Unlink => *weight /= 2,
+            Kind::SetMode | Kind::Flush => *weight /= 8,
+            _ => {}
+        }
+    }
+    keeps
+}
+
 /// The classes of requests: everybody's, and rules that pin or give a share.
 const CLASSES: u8 = 5;
 
@@ -295,10 +323,10 @@ pub(crate) struct MemberShape {
 }
 
 /// The members of a seed's pool, of unequal sizes and speeds, and whether dirty data is mirrored.
-fn members(seed: u64, pool_bytes: u64, segment_bytes: u64) -> (Vec<MemberShape>, bool) {
+fn members(seed: u64, pool_bytes: u64, segment_bytes: u64, parity: bool) -> (Vec<MemberShape>, bool) {
     let mut rng = Rng::for_part(seed, u64::MAX - 16);
-    let mirrors = rng.chance(600);
-    let count = *rng.pick(&[1, 2, 2, 2, 3, 3, 4, 5]);
+    let mirrors = rng.chance(600) || parity;
+    let count = *rng.pick(if parity { &[3, 3, 4, 5] } else { &[1, 2, 2, 2, 3, 3, 4, 5] });
     let slow = rng.below(count);
     let slowness = *rng.pick(&[1, 1, 8, 40]);
     if count == 1 {
@@ -391,6 +419,10 @@ impl Scenario {
         let geometry = Geometry::with_segment_bytes(pool_bytes, segment_bytes);
         // From a sixteenth of the pool (all is a hit) to three times the pool (nothing fits).
         let total = pool_bytes * *rng.pick(&[1, 4, 8, 16, 48]) / 16;
+        // Several devices have room for more; rows take much of it.
+        let mut own = Rng::for_part(seed, u64::MAX - 18);
+        let (total, write_bytes) =
+            if options.parity { (pool_bytes * own.between(1, 3), segment_bytes / 2) } else { (total, write_bytes) };
         let files = rng.between(1, 5);
         let file_bytes = (total / files).clamp(16 << 10, 4 << 20);
         let mut weights: Vec<u64> = Kind::ALL.iter().map(|kind| kind.weight()).collect();
@@ -461,7 +493,7 @@ impl Scenario {
         for _ in 0..own.below(4) {
             change_settings(&mut config, &mut own);
         }
-        let settings_change = own.chance(500);
+        let mut settings_change = own.chance(500);
         // Also drawn separately. Half of the runs pack records, in one way or in changing ones.
         let mut own = Rng::for_part(seed, u64::MAX - 4);
         let packs = own.chance(500);
@@ -502,7 +534,7 @@ impl Scenario {
         let disturbances = if options.members { *own.pick(&[3, 20, 60]) } else { 0 };
         let uncovered_losses = u64::from(options.members && own.chance(150));
         let (mut members, mirrors) = if options.members {
-            members(seed, pool_bytes, segment_bytes)
+            members(seed, pool_bytes, segment_bytes, options.parity)
         } else {
             (vec![MemberShape { bytes: pool_bytes, slowness: 1, copies_only: false }], false)
         };
@@ -510,7 +542,20 @@ impl Scenario {
             last.copies_only = options.copies;
         }
         let geometry = divided(&members, segment_bytes).map_or(geometry, |(geometry, _)| geometry);
-        config.redundancy = if mirrors { Redundancy::Mirror } else { Redundancy::None };
+        config.redundancy = match (mirrors, options.parity) {
+            (false, _) => Redundancy::None,
+            (true, false) => Redundancy::Mirror,
+            (true, true) => Redundancy::Parity,
+        };
+        let disturbances = if options.parity {
+            settings_change &= !keep_dirty(&mut config, &mut weights, &mut own);
+            if own.chance(150) && !options.no_faults {
+                faults.any_rot = own.between(1, 10);
+            }
+            *own.pick(&[1, 3, 10])
+        } else {
+            disturbances
+        };
         // If the origin is slower than the flash, hits seldom go there.
         let slow_flash = config.hits_to_origin > 0 && hits.chance(700);
         Self {

@@ -19,7 +19,7 @@ pub(crate) trait UnderTest {
     fn next_wake(&self) -> Option<Nanos>;
     /// The engine's part of a run's summary: dirty blocks, segments reclaimed, checkpoints, blocks destaged, bytes
     /// saved by packing.
-    fn figures(&self) -> [u64; 5];
+    fn figures(&self) -> [u64; 7];
     /// Writes that it sends past the pool as part of a stream, decided when it takes each. `None` while requests
     /// wait.
     fn sequential_writes(&self) -> Option<u64>;
@@ -128,10 +128,18 @@ impl UnderTest for Engine {
         Self::next_wake(self)
     }
 
-    fn figures(&self) -> [u64; 5] {
+    fn figures(&self) -> [u64; 7] {
         let stats = self.stats();
         let saved = stats.record_bytes - stats.payload_bytes;
-        [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks, saved]
+        [
+            stats.dirty_blocks,
+            stats.segments_reclaimed,
+            stats.checkpoints,
+            stats.destaged_blocks,
+            saved,
+            stats.rows_made,
+            stats.row_reads,
+        ]
     }
 
     fn sequential_writes(&self) -> Option<u64> {

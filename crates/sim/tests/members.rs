@@ -1,6 +1,6 @@
 //! Histories of members: pools of up to five devices that are lost, come back, and are added and removed.
 //!
-//! A sample; `./test` runs 2,000 more, from where `crates/sim/seeds.txt` says. And bugs that are planted in what only such
+//! A sample; `./test` runs 2,400 more, from where `crates/sim/seeds.txt` says. And bugs that are planted in what only such
 //! pools do: each must be found.
 
 use headpond_engine::Mutation;
@@ -17,8 +17,17 @@ fn planted(mutation: Option<Mutation>) -> Options {
 
 /// A history finds it that keeps every promise without it.
 fn is_found(mutation: Mutation) {
+    is_found_in(mutation, planted(None));
+}
+
+/// The same among histories of pools that make rows with a parity.
+fn is_found_in_rows(mutation: Mutation) {
+    is_found_in(mutation, Options { parity: true, ..planted(None) });
+}
+
+fn is_found_in(mutation: Mutation, sound: Options) {
     quiet_panics();
-    let (bug, sound) = (planted(Some(mutation)), planted(None));
+    let bug = Options { mutation: Some(mutation), ..sound.clone() };
     let finds = |seed: u64| run_caught(seed, &bug).is_err() && run_caught(seed, &sound).is_ok();
     assert!((0..1200).any(finds), "{} went unnoticed in 1,200 histories", mutation_name(mutation));
 }
@@ -46,6 +55,32 @@ fn copies_made_anew_without_what_was_written_meanwhile_are_found() {
 #[test]
 fn a_pool_that_goes_on_after_a_loss_without_telling_is_found() {
     is_found(Mutation::LossUntold);
+}
+
+#[test]
+fn a_segment_of_a_row_that_is_filled_again_while_others_need_the_parity_is_found() {
+    is_found_in_rows(Mutation::RowOpenedAgain);
+}
+
+#[test]
+fn copies_that_are_given_up_before_a_checkpoint_names_their_row_are_found() {
+    is_found_in_rows(Mutation::CopiesGoEarly);
+}
+
+#[test]
+fn a_row_that_lost_a_place_and_counts_as_whole_is_found() {
+    is_found_in_rows(Mutation::RebuildSkipsRows);
+}
+
+#[test]
+fn histories_of_rows_keep_every_promise() {
+    quiet_panics();
+    let options = Options { members: true, parity: true, upkeep: true, ..Options::default() };
+    let findings = run_seeds(2100..2250, &options, cores(), usize::MAX, &|_, _| {});
+    let told: Vec<String> = findings.failures.iter().map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{}", told.join("\n\n"));
+    let total = findings.total;
+    assert!(total.rows > 50 && total.row_reads > 50 && total.losses > 100 && total.repairs > 50, "{total}");
 }
 
 #[test]

@@ -173,7 +173,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "exposed_bytes",
         kind: MetricKind::Gauge,
-        help: "Dirty bytes that one device of the pool has where two should (redundancy=mirror)",
+        help: "Dirty bytes that one device of the pool has where two should (redundancy=mirror), or whose row lost a device (parity)",
         value: |now| bytes(exposed_blocks(&now.shard)),
     },
     Metric {

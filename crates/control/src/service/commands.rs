@@ -332,6 +332,9 @@ impl Service {
         if let Err(why) = next.set_all(pairs) {
             return client.refuse(&Refusal::Usage(format!("{why}\n  Nothing was changed.")));
         }
+        if let Err(why) = next.fit_devices(&before, self.members.in_use().len()) {
+            return client.refuse(&Refusal::Usage(format!("{why}\n  Nothing was changed.")));
+        }
         let changes = before.changes(&next);
         let leaves_write_back = before.mode() == CacheMode::WriteBack && next.mode() != CacheMode::WriteBack;
         let to_flush_bytes = if leaves_write_back { self.handle.stats().engine.dirty_blocks * BLOCK_U64 } else { 0 };

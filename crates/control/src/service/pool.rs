@@ -129,7 +129,7 @@ impl Service {
     /// Whether the pool mirrors dirty data, and all of it has its two copies.
     pub(super) fn is_mirrored(&self, stats: &ShardStats) -> bool {
         let in_use = stats.members.iter().filter(|shown| shown.state == MemberState::InUse && shown.works).count();
-        in_use > 1 && exposed_blocks(stats) == 0 && self.settings().config().redundancy == Redundancy::Mirror
+        in_use > 1 && exposed_blocks(stats) == 0 && self.settings().config().redundancy.survives_a_loss()
     }
 
     fn member_shown(&self, seen: &SeenMember) -> PoolMemberShown {
@@ -202,9 +202,14 @@ impl Service {
             )
         }));
         let in_use = seen.iter().filter(|member| member.state.is_in_use()).count();
-        if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy == Redundancy::Mirror {
+        if actions.is_empty() && in_use == 1 && seen.len() > 1 && redundancy.survives_a_loss() {
             actions.push(format!(
                 "one device is left, so dirty data has one copy. For a second: headpond pool add {mnt} FLASH"
+            ));
+        }
+        if actions.is_empty() && in_use == 2 && redundancy == Redundancy::Parity {
+            actions.push(format!(
+                "two devices are left, so dirty data is mirrored, and takes more room than with parity. For a third: headpond pool add {mnt} FLASH"
             ));
         }
         let here = |device: PoolDevice| device.file.here().is_some().then_some(device.path);
@@ -363,7 +368,7 @@ impl Service {
     /// Whether dirty data should have two copies, and one device is left of several.
     fn lacks_a_device(&self) -> bool {
         let had_several = self.handle.stats().members.len() > 1;
-        let mirrors = self.settings().config().redundancy == Redundancy::Mirror;
+        let mirrors = self.settings().config().redundancy.survives_a_loss();
         mirrors && had_several && self.members.in_use().len() == 1
     }
 

@@ -91,7 +91,7 @@ pub struct PoolShown {
     pub pool: String,
     /// `ONLINE`, or `DEGRADED`: dirty data has fewer copies than it should, or a device is lost.
     pub state: String,
-    /// `none` or `mirror`: what the pool does for data that the origin lacks.
+    /// `none`, `mirror` or `parity`: what the pool does for data that the origin lacks.
     pub redundancy: String,
     /// Bytes of all devices.
     pub size_bytes: u64,
@@ -184,8 +184,14 @@ impl fmt::Display for PoolShown {
         let mut row = |name: &str, value: &str| writeln!(f, "{name:>11}: {value}");
         row("pool", &format!("{} at {}", self.pool, self.mountpoint.display()))?;
         row("state", &self.state)?;
-        let alone = self.members.len() == 1 && self.redundancy == "mirror";
-        row("redundancy", if alone { "mirror, once there is a second device" } else { &self.redundancy })?;
+        let in_use = self.members.iter().filter(|member| member.state == "ONLINE").count();
+        let redundancy = match self.redundancy.as_str() {
+            "mirror" if self.members.len() == 1 => "mirror, once there is a second device",
+            "parity" if self.members.len() == 1 => "parity, once there are three devices",
+            "parity" if in_use < 3 => "parity, once there are three devices; mirror until then",
+            other => other,
+        };
+        row("redundancy", redundancy)?;
         if self.exposed_bytes > 0 {
             let exposed = Size(self.exposed_bytes);
             row(

@@ -62,6 +62,7 @@ impl LiveSettings {
         if let Some(redundancy) = plan.redundancy {
             settings.set(REDUNDANCY, redundancy.name()).map_err(Refusal::Usage)?;
         }
+        settings.fit_devices(&before, plan.flashes.len()).map_err(Refusal::Usage)?;
         for change in before.changes(&settings) {
             notes.push(format!("{} is now {}; it was {}", change.name, change.to, change.from));
         }

@@ -21,7 +21,7 @@ mod table;
 use std::fmt;
 use std::time::Duration;
 
-use headpond_base::CacheMode;
+use headpond_base::{CacheMode, Redundancy};
 use headpond_engine::Config;
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +127,22 @@ impl Settings {
     /// Sets the cache mode.
     pub fn set_mode(&mut self, mode: CacheMode) {
         self.values[MODE_INDEX] = mode as u64;
+    }
+
+    /// Whether what was set fits a pool of so many devices.
+    ///
+    /// # Errors
+    /// Why not, and what does.
+    pub(crate) fn fit_devices(&self, before: &Self, devices: usize) -> Result<(), String> {
+        let (was, now) = (before.config().redundancy, self.config().redundancy);
+        if now != Redundancy::Parity || was == now || devices >= Redundancy::PARITY_DEVICES_LEAST {
+            return Ok(());
+        }
+        Err(format!(
+            "redundancy: parity needs at least {} devices, and this pool has {devices}. With two, use mirror; or add \
+             devices first: headpond pool add MOUNTPOINT FLASH",
+            Redundancy::PARITY_DEVICES_LEAST
+        ))
     }
 
     /// The cache mode.

@@ -48,7 +48,7 @@ const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 /// In the order of the kept numbers: add only at the end.
 const COMPRESSIONS: &[&str] =
     &["off", "lz4", "zstd", "zstd:1", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8", "zstd:9"];
-const REDUNDANCIES: &[&str] = &["none", "mirror"];
+const REDUNDANCIES: &[&str] = &["none", "mirror", "parity"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
 const SECOND: u64 = Nanos::SECOND.0;
 const DAY: u64 = 86_400 * SECOND;
@@ -219,8 +219,10 @@ pub const TABLE: &[Setting] = &[
         name: REDUNDANCY,
         meaning: "How many devices of a pool have the data that the origin lacks. A pool of one device has it once.",
         effect: "mirror: two devices have each dirty block, so the loss of either loses nothing. Dirty data takes twice \
-                 its room, and a sync waits for both devices. none: one device has it; the loss of a device loses what \
-                 is dirty on it. Clean data lies on one device in any case: the origin has it, too. A change applies to \
+                 its room, and a sync waits for both devices. parity: the same, but where much is dirty, full segments \
+                 on several devices get a parity on one more in the background, and give up their second copies. \
+                 Then N devices hold dirty data in N/(N-1) of its room. It needs three devices or more. none: one \
+                 device has it; the loss of a device loses what is dirty on it. Clean data lies on one device in any case: the origin has it, too. A change applies to \
                  what is written from then on.",
         kind: ValueKind::Choice(REDUNDANCIES),
         default: 1,

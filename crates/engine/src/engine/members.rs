@@ -133,7 +133,7 @@ impl Engine {
             MembersChange::Shrink { member, bytes } => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
                 let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
-                let fewer = if row.copies_only { 0 } else { row.used - used };
+                let fewer = if row.copies_only { 0 } else { row.used.saturating_sub(used) };
                 if used == 0 || used >= row.used || !self.can_do_without(fewer) {
                     return Err(Errno::INVAL);
                 }

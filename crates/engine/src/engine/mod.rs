@@ -16,7 +16,7 @@ pub use holdings::Holding;
 pub use members::MemberShown;
 pub use ops::together::fits_together;
 
-use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};
+use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId, Redundancy};
 use headpond_format::{Address, Superblock, UNIT};
 use headpond_log::{FillPolicy, LogIo, Mutation};
 
@@ -32,6 +32,7 @@ use crate::laggard::Laggard;
 use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
+use crate::make_rows::{MakeRows, MakingRows};
 use crate::membership::Membership;
 use crate::object_room::ObjectRoom;
 use crate::op::{Op, StepResult, Work};
@@ -77,6 +78,7 @@ pub struct Engine {
     destage: Destage,
     reclaim: Reclaim,
     scrub: Scrub,
+    rows: MakeRows,
     keep: Keep,
     sequential: Sequential,
     checkpoints: Checkpoints,
@@ -109,6 +111,7 @@ impl Engine {
             destage: Destage::new(now),
             reclaim: Reclaim::new(data_blocks),
             scrub: Scrub::default(),
+            rows: MakeRows::default(),
             keep,
             sequential: Sequential::new(config.sequential_cutoff),
             checkpoints,
@@ -178,6 +181,22 @@ impl Engine {
         }
     }
 
+    fn making_rows(&mut self) -> MakingRows<'_> {
+        let membership = &self.membership;
+        let ending = self.life.is_ending() || !self.store.takes_writes();
+        MakingRows {
+            changing: !membership.is_settled() || membership.empties() || membership.is_busy(),
+            rows: &mut self.rows,
+            store: &mut self.store,
+            reclaim: &self.reclaim,
+            outbox: &mut self.outbox,
+            stats: &mut self.stats,
+            now: self.now,
+            busy: self.requests.len() > 0,
+            ending,
+        }
+    }
+
     /// Tells the time. It never goes back.
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
@@ -206,13 +225,17 @@ impl Engine {
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
         let tells = self.membership.is_to_tell_again() || self.membership.empties();
-        let busy = log.has_unsynced() && log.takes_writes()
+        // What reclaim emptied last may have freed a place on one member alone, and nothing else may ever happen.
+        let wants_room = self.requests.first_for_room().is_some() && self.reclaim.idle() && log.takes_writes();
+        let reclaims = wants_room && self.config.redundancy == Redundancy::Parity;
+        let busy = reclaims
+            || log.has_unsynced() && log.takes_writes()
             || self.destage.has_work(&self.store)
             || learning
             || looks
             || tells;
         let tick = busy.then(|| self.now.plus(crate::destage::TICK));
-        let pauses = self.scrub.pauses(self.now);
+        let pauses = self.scrub.pauses(self.now).into_iter().chain(self.rows.pauses(&self.store, self.now));
         tick.into_iter().chain(pauses).min().filter(|_| !self.life.is_over())
     }
 
@@ -254,6 +277,7 @@ impl Engine {
             Purpose::Destage(effect) => self.destage_answered(effect, outcome),
             Purpose::Reclaim(effect) => self.reclaiming().answered(effect, outcome),
             Purpose::Scrub(effect) => self.scrubbing().answered(effect, &outcome),
+            Purpose::MakeRow(effect) => self.making_rows().answered(effect, outcome),
             Purpose::Checkpoint => self.checkpoint_answered(),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
@@ -361,6 +385,9 @@ impl Engine {
                     self.reclaiming().pump();
                 }
                 self.pump_scrub();
+                if self.life.has_served() {
+                    self.making_rows().pump();
+                }
                 self.release_syncs();
                 self.pump_laggard();
                 self.pump_members();

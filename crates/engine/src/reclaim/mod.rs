@@ -27,7 +27,7 @@ use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use crate::destage::Destage;
-use crate::effect::{Effect, Outcome};
+use crate::effect::Outcome;
 use crate::keep::{Keep, Keeping};
 use crate::outbox::Outbox;
 use crate::piece::{Form, Piece};
@@ -88,6 +88,11 @@ impl Reclaim {
     pub(crate) fn waits_for_destage(&self) -> bool {
         let waits = |victim: &Victim| victim.under_way == 0 && !victim.held.is_empty();
         self.blanks_left > 0 && self.victims.values().all(waits)
+    }
+
+    /// Whether a segment is being emptied.
+    pub(crate) fn is_emptying(&self, segment: SegmentId) -> bool {
+        self.victims.contains_key(&segment)
     }
 
     /// Whether a segment with so many dirty blocks is being emptied, or cannot be before destage has them.
@@ -227,7 +232,8 @@ impl Reclaiming<'_> {
 
     /// Frees emptied segments, and asks for what they wait for if they are needed.
     fn release_segments(&mut self) {
-        if self.store.log().segments().waiting() == 0 {
+        let segments = self.store.log().segments();
+        if segments.waiting() == 0 && segments.rows() == 0 {
             return;
         }
         let (replay_from, begun) = self.replay_from;
@@ -242,19 +248,18 @@ impl Reclaiming<'_> {
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
         let end = self.store.end_of(segment, len);
-        let at = self.store.log().address_to_read(end.from, 0);
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
         let purpose = Purpose::Reclaim(ReclaimEffect::Footer { segment, len: end.bytes });
-        let len = u32::try_from(end.bytes).expect("a segment is at most 64 MiB");
-        self.outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
+        self.store.read_end(self.outbox, segment, &end, purpose);
     }
 
     /// Something that reclaim waited for is there.
     pub(crate) fn answered(&mut self, effect: ReclaimEffect, outcome: Outcome) {
         match effect {
             ReclaimEffect::Footer { segment, len } => {
+                self.store.copy_was_read(segment);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                 }

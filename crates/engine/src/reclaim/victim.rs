@@ -153,7 +153,10 @@ impl Reclaiming<'_> {
                     && !self.reclaim.is_on(*id, segment.dirty)
                     && (segment.live == 0 || self.store.log().works_somewhere(*id))
             })
-            .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
+            .map(|(id, segment)| {
+                let (dirty, kept) = self.store.log().units_to_move(id);
+                (segment.generation, dirty, kept, id)
+            })
             .collect();
         if self.store.log().mirrors() && self.store.log().free_segments() < self.store.free_wanted() {
             let segments = self.store.log().segments();
@@ -177,7 +180,7 @@ impl Reclaiming<'_> {
         }
         if self.store.is_short_of_segments() {
             // Only what needs no room itself; rather what nobody keeps.
-            let clean = full.iter().filter(|(.., id)| segment(*id).dirty == 0);
+            let clean = full.iter().filter(|(_, dirty, _, id)| *dirty == 0 && segment(*id).dirty == 0);
             return clean
                 .min_by_key(|(generation, _, kept, _)| (*kept, *generation))
                 .map(|(.., id)| Choice::dropping(*id));
@@ -185,12 +188,21 @@ impl Reclaiming<'_> {
         if self.moves_in_vain() {
             // Only what gives all its room: what is pinned would move, too.
             let pins = self.keep.pinned_blocks(self.store) > 0;
-            let clean = full.iter().filter(|(.., kept, id)| segment(*id).dirty == 0 && !(pins && *kept > 0));
+            let is_clean = |dirty: u32, id: SegmentId| dirty == 0 && segment(id).dirty == 0;
+            let clean = full.iter().filter(|(_, dirty, kept, id)| is_clean(*dirty, *id) && !(pins && *kept > 0));
             return clean
                 .min_by_key(|(generation, _, kept, _)| (*kept, *generation))
                 .map(|(.., id)| Choice::dropping(*id));
         }
         full.sort_unstable();
+        if self.store.log().segments().rows() > 0 {
+            let begun = full
+                .iter()
+                .filter(|(_, dirty, kept, id)| self.store.log().is_in_begun_row(*id) && dirty + kept < all / 8 * 7);
+            if let Some((.., id)) = begun.min_by_key(|(_, dirty, kept, _)| dirty + kept) {
+                return Some(Choice::dropping(*id));
+            }
+        }
         if self.store.is_roomy() {
             let candidates: Vec<_> = full
                 .iter()

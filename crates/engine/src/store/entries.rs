@@ -9,7 +9,7 @@ use headpond_base::{
     Block, Errno, Location, MemberId, Nanos, ObjectId, OwnerNumber, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{Entry, Member, OBJECT_PATH_MAX, SegmentState};
-use headpond_log::{FillPolicy, LogIo, SecondTail, WriteId};
+use headpond_log::{ChosenRow, FillPolicy, LogIo, SecondTail, WriteId};
 
 use crate::locks::Span;
 use crate::store::Store;
@@ -137,6 +137,31 @@ impl Store {
         self.log.release(replay_from, checkpoint_begun);
     }
 
+    /// A checkpoint is begun, which says what the rows are.
+    pub(crate) fn checkpoint_begins(&mut self) {
+        self.log.segments_mut().checkpoint_begins();
+    }
+
+    /// It counts.
+    pub(crate) fn checkpoint_counts(&mut self) {
+        self.log.segments_mut().checkpoint_counts();
+    }
+
+    /// Chooses segments for a row, and the home for its parity.
+    pub(crate) fn choose_row(&mut self, narrow: bool, is_free_for_it: impl Fn(SegmentId) -> bool) -> Option<ChosenRow> {
+        self.log.choose_row(narrow, is_free_for_it)
+    }
+
+    /// The parity of a row is written, and all of the row durable.
+    pub(crate) fn add_row(&mut self, chosen: ChosenRow) {
+        self.log.add_row(chosen);
+    }
+
+    /// No row is made of these.
+    pub(crate) fn let_go_of_row(&mut self, chosen: &ChosenRow) {
+        self.log.let_go_of_row(chosen);
+    }
+
     /// Host batches get so many copies, from the next segment on.
     pub(crate) fn set_redundancy(&mut self, redundancy: Redundancy) {
         self.log.set_redundancy(redundancy);
@@ -220,8 +245,11 @@ impl Store {
     /// error to who read it. It stays one: until it is overwritten or its file removed, reads of it fail.
     pub(crate) fn drop_what_no_member_has(&mut self, missing: bool) -> Option<(MemberId, u64)> {
         let segments = self.log.segments();
-        let is_nowhere =
-            |id: SegmentId| segments.get(id).state != SegmentState::Free && segments.keepers(id).next().is_none();
+        let can_be_read = |id: SegmentId| {
+            let first = self.log.geometry().first_location(id);
+            segments.keepers(id).next().is_some() || self.log.place_to_read(first, 0).is_some()
+        };
+        let is_nowhere = |id: SegmentId| segments.get(id).state != SegmentState::Free && !can_be_read(id);
         let nowhere: Vec<bool> = segments.iter().map(|(id, _)| is_nowhere(id)).collect();
         if !nowhere.contains(&true) {
             return None;

@@ -10,12 +10,14 @@
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId, SegmentId};
 use headpond_format::{BLOCK_UNITS, UNIT};
+use headpond_log::ReadFrom;
 use headpond_map::{PackedPlace, Slot};
 
-use crate::effect::{Effect, Outcome};
+use crate::effect::Outcome;
 use crate::outbox::Outbox;
 use crate::purpose::Purpose;
 use crate::store::Store;
+use crate::store::contents::End;
 
 /// What a read of some neighbouring blocks brought.
 pub(crate) struct ReadBack {
@@ -55,9 +57,9 @@ impl Store {
     pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, again: bool, purpose: Purpose) {
         let segment = self.segment_of(stretch.from());
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let at = self.log.address_to_read(stretch.from(), usize::from(again));
+        let from = self.log.address_to_read(stretch.from(), usize::from(again));
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
-        outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
+        outbox.read_flash(purpose, &from, len);
     }
 
     /// A read is over, with or without its bytes: what it brought.
@@ -78,8 +80,8 @@ impl Store {
         found
     }
 
-    /// Starts to read bytes of a segment out of the copy in the slot `keeper`, whatever the other one has. Met by one
-    /// [`Store::copy_was_read`].
+    /// Starts to read bytes of a segment out of the copy in the slot `keeper`, whatever the other one has. If that slot has
+    /// the parity of its row, out of the row. Met by one [`Store::copy_was_read`].
     pub(crate) fn read_copy(
         &mut self,
         outbox: &mut Outbox,
@@ -89,9 +91,23 @@ impl Store {
         purpose: Purpose,
     ) {
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let at = self.log.segments().addresses().within(keeper, from);
+        let segments = self.log.segments();
+        let within = |keeper| segments.addresses().within(keeper, from);
+        let row = segments.row_without(segment).filter(|rest| rest.last() == Some(&keeper));
+        let read = row.map_or_else(
+            || ReadFrom::Place(within(keeper)),
+            |rest| ReadFrom::Row(rest.into_iter().map(within).collect()),
+        );
         let len = u32::try_from(bytes).expect("a read is at most a segment");
-        outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
+        outbox.read_flash(purpose, &read, len);
+    }
+
+    /// Starts to read the end of a segment. Met by one [`Store::copy_was_read`].
+    pub(crate) fn read_end(&mut self, outbox: &mut Outbox, segment: SegmentId, end: &End, purpose: Purpose) {
+        self.log.segments_mut().get_mut(segment).under_way += 1;
+        let from = self.log.address_to_read(end.from, 0);
+        let len = u32::try_from(end.bytes).expect("a segment is at most 64 MiB");
+        outbox.read_flash(purpose, &from, len);
     }
 
     /// A read of a copy is over.

@@ -24,8 +24,10 @@ impl FlashRead for Memory {
 pub struct World {
     pub engine: Engine,
     pub flash: Memory,
-    /// A second member, which has the copies.
-    pub second: Option<Memory>,
+    /// The devices after the first.
+    pub others: Vec<Memory>,
+    /// The member that each device is.
+    pub members: Vec<MemberId>,
     /// A member that fails all reads.
     pub refuses_reads: Option<MemberId>,
     pub files: BTreeMap<ObjectId, Vec<u8>>,
@@ -131,34 +133,44 @@ impl World {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
         let engine = recover(&mut flash, geometry.pool_bytes).unwrap().into_engine(config, Nanos(0));
-        Self::of(engine, flash, None)
+        Self::of(engine, flash, Vec::new(), vec![MemberId(0)])
     }
 
     /// On a new pool of two members of [`POOL`] bytes.
     pub fn mirrored(config: Config) -> Self {
-        let devices = [1, 2].map(|name| (MemberName([name; 16]), POOL));
+        Self::of_members(2, config)
+    }
+
+    /// On a new pool of so many members of [`POOL`] bytes.
+    pub fn of_members(count: u8, config: Config) -> Self {
+        let devices: Vec<_> = (1..=count).map(|name| (MemberName([name; 16]), POOL)).collect();
         let (geometry, rows) = Geometry::for_members(&devices, Some(2 << 20)).unwrap();
-        let mut members = Members::first(rows[0]);
-        members = members.with(rows[1]).unwrap().0;
-        let mut flashes = [0, 1].map(|_| Memory(vec![0; POOL as usize]));
+        let longer = |list: Members, row| list.with(row).unwrap().0;
+        let members = rows[1..].iter().copied().fold(Members::first(rows[0]), longer);
+        let mut flashes: Vec<_> = devices.iter().map(|_| Memory(vec![0; POOL as usize])).collect();
         for (at, bytes) in format_members(PoolId([1; 16]), &members, geometry, None, CacheMode::WriteBack) {
             let offset = at.offset as usize;
             flashes[usize::from(at.member.0)].0[offset..offset + bytes.len()].copy_from_slice(&bytes);
         }
-        let [mut flash, mut second] = flashes;
-        let engine = {
-            let devices = [&mut flash, &mut second].map(|flash| Device { flash, bytes: POOL });
-            let mut present = Present::muster(devices.into()).unwrap();
-            recover_members(&mut present, None).unwrap().into_engine(config, Nanos(0))
-        };
-        Self::of(engine, flash, Some(second))
+        Self::start(flashes, config)
     }
 
-    fn of(engine: Engine, flash: Memory, second: Option<Memory>) -> Self {
+    /// On what these devices hold.
+    pub fn start(mut flashes: Vec<Memory>, config: Config) -> Self {
+        let devices = flashes.iter_mut().map(|flash| Device { flash, bytes: POOL }).collect();
+        let mut present = Present::muster(devices).unwrap();
+        let engine = recover_members(&mut present, config.mutation).unwrap().into_engine(config, Nanos(0));
+        let members = (0..).map_while(|device| present.member_of(device)).collect();
+        let first = flashes.remove(0);
+        Self::of(engine, first, flashes, members)
+    }
+
+    fn of(engine: Engine, flash: Memory, others: Vec<Memory>, members: Vec<MemberId>) -> Self {
         let mut world = Self {
             engine,
             flash,
-            second,
+            others,
+            members,
             refuses_reads: None,
             files: BTreeMap::new(),
             sparse: BTreeMap::new(),
@@ -238,9 +250,9 @@ impl World {
 
     /// The bytes of a member.
     pub fn device(&mut self, member: MemberId) -> &mut Memory {
-        match member {
-            MemberId(0) => &mut self.flash,
-            _ => self.second.as_mut().expect("the pool has one device"),
+        match self.members.iter().position(|here| *here == member).expect("the member is here") {
+            0 => &mut self.flash,
+            other => &mut self.others[other - 1],
         }
     }
 

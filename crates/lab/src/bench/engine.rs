@@ -62,7 +62,7 @@ impl Filled {
     }
 
     /// Does this for a while, with so many requests under way. Returns requests a second.
-    pub fn rate(&self, what: Asked, depth: u64, time: Duration) -> f64 {
+    pub fn rate(&self, what: EngineLoad, depth: u64, time: Duration) -> f64 {
         let (ended, all_ended) = channel();
         let shared = Arc::<Shared>::default();
         for number in 0..depth {
@@ -128,7 +128,7 @@ fn place(random: &mut u64) -> u64 {
 
 /// What clients ask for: 4 KiB at a random place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum EngineLoad {
     /// They are read.
     Read,
     /// They are written, and durable when that is answered.
@@ -138,7 +138,7 @@ pub enum Asked {
 /// One of the clients that keep a number of requests under way. Asking from within an answer may be done only because
 /// the shard takes many more requests than there are clients; else it could wait for itself.
 struct Client {
-    what: Asked,
+    what: EngineLoad,
     handle: Handle,
     object: ObjectId,
     random: u64,
@@ -156,8 +156,8 @@ struct Shared {
 fn ask(mut client: Box<Client>) {
     let (object, offset, how) = (client.object, place(&mut client.random), Treatment::default());
     let request = match client.what {
-        Asked::Read => Request::Read { object, offset, len: BLOCK as u32, how },
-        Asked::SyncedWrite => {
+        EngineLoad::Read => Request::Read { object, offset, len: BLOCK as u32, how },
+        EngineLoad::SyncedWrite => {
             let data = BufMut::copy_of(&[offset as u8; BLOCK]).freeze();
             Request::Write { object, offset, data, mtime: UnixNanos(1), durable: true, how }
         }

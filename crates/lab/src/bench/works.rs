@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::backend::{self, BACKENDS};
 use super::counting::counting;
-use super::engine::{Asked, Filled};
+use super::engine::{EngineLoad, Filled};
 use super::fio::{self, Target as On};
 use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
@@ -53,7 +53,7 @@ fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
     for _ in 0..plan.rounds {
         theirs.push(plan.fio(&On::File(&raw), &[&READS, &["--ioengine=io_uring", "--iodepth=32"]])?.rate);
         for (side, rates) in sides.iter().zip(&mut ours) {
-            rates.push(side.rate(Asked::Read, 32, Duration::from_secs(plan.seconds)));
+            rates.push(side.rate(EngineLoad::Read, 32, Duration::from_secs(plan.seconds)));
         }
     }
     sides.into_iter().try_for_each(Filled::end)?;
@@ -75,8 +75,8 @@ fn side_by_side(plan: &Plan) -> Outcome<Vec<Line>> {
     let time = Duration::from_secs(plan.seconds);
     let mut lines = Vec::new();
     for (what, depth, work) in [
-        (Asked::Read, 32, "engine alone, random 4 KiB read hits, 32 at once"),
-        (Asked::SyncedWrite, 8, "engine alone, random 4 KiB writes, each durable, 8 at once"),
+        (EngineLoad::Read, 32, "engine alone, random 4 KiB read hits, 32 at once"),
+        (EngineLoad::SyncedWrite, 8, "engine alone, random 4 KiB writes, each durable, 8 at once"),
     ] {
         let (mut one, mut two) = (Vec::new(), Vec::new());
         for _ in 0..plan.rounds {

@@ -22,6 +22,7 @@ pub fn empty(geometry: Geometry) -> LogStart {
         next_batch: BatchNumber(1),
         next_generation: Generation(1),
         segments: vec![free; geometry.segments as usize],
+        rows: Vec::new(),
         mutation: None,
     }
 }

@@ -54,7 +54,7 @@ impl Run {
         self.outlived = promised.filter(|_| stays);
         let left = with(|env| {
             if let Some(core) = &env.world.core {
-                let [_, reclaimed, checkpoints, destaged, _] = core.figures();
+                let [_, reclaimed, checkpoints, destaged, ..] = core.figures();
                 self.summary.reclaimed += reclaimed;
                 self.summary.checkpoints += checkpoints;
                 self.summary.destaged += destaged;

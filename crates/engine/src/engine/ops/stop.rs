@@ -16,6 +16,7 @@ impl Engine {
             && self.gather.fetches().none()
             && self.reclaim.idle()
             && self.scrub.is_idle()
+            && self.rows.is_idle()
             && self.checkpoints.idle()
     }
 

@@ -1,0 +1,378 @@
+//! Rows of sealed segments with a parity: which there are, and how far each is.
+//!
+//! ```text
+//!  New ── a checkpoint is begun ──> Listed ── it counts ──> Counts ── nothing dirty, or of no use ──> Leaving
+//!   │                                                                                                    │
+//!   └── the same ──> Gone <── it counts ── Unlisted <── a checkpoint is begun ───────────────────────────┘
+//! ```
+//!
+//! Invariants:
+//! - A segment of a row is not released, and the home that has the parity stays lent, until the row is gone: so while a
+//!   checkpoint names it that counts, or is being written, no slot of it is written.
+//! - Copies of its segments are given up once it counts, and not before.
+//! - A segment of a row that was emptied is free, and waits for the row's end.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use headpond_base::{MemberId, SegmentId, Sequence};
+use headpond_format::{Layout, ParityRow, SegmentState};
+
+use super::Segments;
+use crate::health::Health;
+use crate::mutation::Mutation;
+
+/// Rows that are looked at in one go: there may be a thousand, and it is asked often.
+const SETTLED_AT_ONCE: usize = 16;
+
+/// Names a row while the pool is in use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RowId(u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    New,
+    Listed,
+    Counts,
+    Leaving,
+    Unlisted,
+    /// It ends once no read of its segments is under way.
+    Gone,
+}
+
+/// A row.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) segments: Vec<SegmentId>,
+    /// The segment that lends its home to the parity.
+    pub(crate) parity: SegmentId,
+    stage: Stage,
+    /// No segment of it has given up its copy.
+    copied: bool,
+}
+
+impl Row {
+    /// Whether a start would find it, whenever a crash comes.
+    pub(crate) const fn is_found(&self) -> bool {
+        matches!(self.stage, Stage::Counts | Stage::Leaving | Stage::Unlisted)
+    }
+
+    /// Whether it stays as it is until something changes.
+    pub(crate) const fn stays(&self) -> bool {
+        matches!(self.stage, Stage::New | Stage::Listed | Stage::Counts)
+    }
+
+    /// Those whose homes have its bytes, with that of the parity.
+    pub(crate) fn keepers(&self) -> impl Iterator<Item = SegmentId> + '_ {
+        self.segments.iter().copied().chain([self.parity])
+    }
+}
+
+/// All rows.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: BTreeMap<RowId, Row>,
+    given: u32,
+    /// The row that was looked at last.
+    looked_at: u32,
+    /// A planted bug: copies are given up before a checkpoint says so.
+    pub(super) hasty: bool,
+    /// A planted bug: segments of rows are released as any others.
+    pub(super) forgotten: bool,
+}
+
+/// What is known of the places of a row.
+pub(crate) struct RowHealth {
+    /// Each is on a member that works, and has what it must have.
+    pub(crate) whole: bool,
+    /// How many cannot be read.
+    pub(crate) unreadable: usize,
+}
+
+impl Segments {
+    /// Plants a bug.
+    pub(crate) fn plant(&mut self, mutation: Option<Mutation>) {
+        self.rows.hasty = Mutation::CopiesGoEarly.is_planted(mutation);
+        self.rows.forgotten = Mutation::RowOpenedAgain.is_planted(mutation);
+    }
+
+    /// The row of a segment.
+    pub(crate) fn row_of(&self, id: SegmentId) -> Option<&Row> {
+        self.rows.rows.get(&self.get(id).row?)
+    }
+
+    /// The segment that lends its home to the parity of this one's row.
+    #[must_use]
+    pub fn parity_of(&self, id: SegmentId) -> Option<SegmentId> {
+        self.row_of(id).map(|row| row.parity)
+    }
+
+    /// The segments out of whose homes this one can be made, if it is in a row: all others of it, and the parity's.
+    #[must_use]
+    pub fn row_without(&self, id: SegmentId) -> Option<Vec<SegmentId>> {
+        self.row_of(id).map(|row| row.keepers().filter(|keeper| *keeper != id).collect())
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows.rows.len()
+    }
+
+    /// Whether a segment stays in a row, emptied or not, until something changes.
+    pub(super) fn is_kept_by_row(&self, id: SegmentId) -> bool {
+        self.row_of(id).is_some_and(Row::stays)
+    }
+
+    /// Whether a segment must not be released.
+    pub(super) fn is_held_by_row(&self, id: SegmentId) -> bool {
+        self.get(id).row.is_some() && !self.rows.forgotten
+    }
+
+    /// Rows that wait for a checkpoint, which would free some of their slots.
+    pub(super) fn rows_for_checkpoint(&self) -> usize {
+        self.rows.rows.values().filter(|row| matches!(row.stage, Stage::New | Stage::Leaving)).count()
+    }
+
+    /// The layout of a segment in a row, for a checkpoint that is begun.
+    pub(super) fn row_layout(&self, id: SegmentId) -> Option<Layout> {
+        let row = self.row_of(id).filter(|row| matches!(row.stage, Stage::Listed | Stage::Counts))?;
+        let segments = row.segments.iter().map(|id| (*id, self.addresses.home(*id))).collect();
+        Some(Layout::Parity(Box::new(ParityRow { segments, parity: self.addresses.home(row.parity) })))
+    }
+
+    /// Takes the home of a free segment for a parity, on another member than these.
+    pub(crate) fn lend_to_parity(&mut self, on: MemberId) -> Option<SegmentId> {
+        let id = self.free.get_mut(usize::from(on.0))?.pop_front()?;
+        self.get_mut(id).lent = true;
+        Some(id)
+    }
+
+    /// The home of this segment has a parity, or a copy, no more.
+    pub(crate) fn take_back_home(&mut self, id: SegmentId) {
+        self.get_mut(id).lent = false;
+        self.make_free(id);
+    }
+
+    /// A row is durable on flash; no checkpoint names it yet.
+    pub(crate) fn add_row(&mut self, segments: Vec<SegmentId>, parity: SegmentId) {
+        self.insert_row(segments, parity, Stage::New);
+    }
+
+    /// A row that the checkpoint names with which the pool was started.
+    pub(super) fn adopt_row(&mut self, segments: Vec<SegmentId>, parity: SegmentId) {
+        for id in &segments {
+            if self.get(*id).state == SegmentState::Free {
+                self.waiting.push((*id, Sequence(0)));
+            }
+        }
+        self.insert_row(segments, parity, Stage::Counts);
+    }
+
+    fn insert_row(&mut self, segments: Vec<SegmentId>, parity: SegmentId, stage: Stage) {
+        let id = RowId(self.rows.given);
+        self.rows.given += 1;
+        for segment in &segments {
+            assert!(self.get(*segment).row.is_none(), "segment {segment} in two rows");
+            self.get_mut(*segment).row = Some(id);
+        }
+        assert!(self.get(parity).lent, "a parity in a home that is not lent");
+        self.rows.rows.insert(id, Row { segments, parity, stage, copied: stage == Stage::New });
+    }
+
+    /// A checkpoint is begun: what it says of rows is what they are from here on.
+    pub fn checkpoint_begins(&mut self) {
+        for row in self.rows.rows.values_mut() {
+            row.stage = match row.stage {
+                Stage::New => Stage::Listed,
+                Stage::Leaving => Stage::Unlisted,
+                other => other,
+            };
+        }
+    }
+
+    /// It counts.
+    pub fn checkpoint_counts(&mut self) {
+        for row in self.rows.rows.values_mut() {
+            row.stage = match row.stage {
+                Stage::Listed => Stage::Counts,
+                Stage::Unlisted => Stage::Gone,
+                other => other,
+            };
+        }
+    }
+
+    /// How the places of a row are.
+    pub(crate) fn health_of(&self, row: &Row, members: &Health) -> RowHealth {
+        let member = |keeper: SegmentId| self.addresses.home(keeper).member;
+        let differs = row.segments.iter().any(|id| self.get(*id).copies_differ);
+        RowHealth {
+            whole: !differs && row.keepers().all(|keeper| members.works(member(keeper))),
+            unreadable: row.keepers().filter(|keeper| !members.can_be_read(member(*keeper))).count(),
+        }
+    }
+
+    /// Goes on with some rows. Returns the segments whose homes nobody uses any more.
+    pub(crate) fn settle_rows(&mut self, members: &Health) -> Vec<SegmentId> {
+        let mut freed = Vec::new();
+        for _ in 0..SETTLED_AT_ONCE.min(self.rows.rows.len()) {
+            let later = (Bound::Excluded(RowId(self.rows.looked_at)), Bound::Unbounded);
+            let next = self.rows.rows.range(later).next().or_else(|| self.rows.rows.iter().next());
+            let Some((&id, row)) = next else { break };
+            let health = self.health_of(row, members);
+            let is_dirty = row.segments.iter().any(|id| self.get(*id).dirty > 0);
+            // One that is not whole protects less than the copies do. Two lost places give back nothing.
+            let ends = !is_dirty || health.unreadable > 1 || !health.whole && row.copied;
+            let stage = match row.stage {
+                Stage::New if ends => Stage::Gone,
+                Stage::Counts if ends => Stage::Leaving,
+                other => other,
+            };
+            let counts = stage == Stage::Counts || self.rows.hasty && stage == Stage::New;
+            self.rows.looked_at = id.0;
+            if let Some(row) = self.rows.rows.get_mut(&id) {
+                row.stage = stage;
+            }
+            if stage == Stage::Gone {
+                freed.extend(self.end_row(id));
+            } else if counts && health.whole {
+                freed.extend(self.give_up_copies(id));
+            }
+        }
+        freed
+    }
+
+    /// Ends a row, if nothing of it is being read. Returns who lent a home to its parity.
+    fn end_row(&mut self, id: RowId) -> Option<SegmentId> {
+        let is_quiet = |id: &SegmentId| self.get(*id).under_way == 0;
+        self.rows.rows.get(&id).filter(|row| row.segments.iter().all(is_quiet))?;
+        let Row { segments, parity, .. } = self.rows.rows.remove(&id)?;
+        segments.iter().for_each(|id| self.get_mut(*id).row = None);
+        self.take_back_home(parity);
+        Some(parity)
+    }
+
+    /// Gives up the copies of a row's segments that nobody reads. Returns who lent their homes.
+    fn give_up_copies(&mut self, id: RowId) -> Vec<SegmentId> {
+        let Some(row) = self.rows.rows.get_mut(&id) else { return Vec::new() };
+        let mut freed = Vec::new();
+        for id in &row.segments {
+            let segment = &mut self.table[id.0 as usize];
+            if segment.under_way == 0
+                && let Some(lender) = segment.copy.take()
+            {
+                row.copied = false;
+                freed.push(lender);
+            }
+        }
+        for lender in &freed {
+            self.take_back_home(*lender);
+        }
+        freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_base::{Errno, Generation, Stream};
+    use headpond_format::{Addresses, Geometry, Member, MemberName, MemberState, Members};
+
+    use super::*;
+    use crate::segments::Segment;
+
+    const ALL: [MemberId; 3] = [MemberId(0), MemberId(1), MemberId(2)];
+
+    /// Three members of four slots. Segment 0 is mirrored by 9, segment 4 by 1, and both are dirty; 8 has their parity.
+    fn with_row() -> Segments {
+        let segment_bytes = 2 << 20;
+        let geometry = Geometry { segments: 12, ..Geometry::with_segment_bytes(64 << 20, segment_bytes) };
+        let member = |name: u8| {
+            let bytes = (4 << 20) + 4 * segment_bytes;
+            let name = MemberName([name; 16]);
+            Member { name, state: MemberState::InUse, slots: 4, used: 4, bytes, start: 4 << 20, copies_only: false }
+        };
+        let members = Members::first(member(1)).with(member(2)).unwrap().0.with(member(3)).unwrap().0;
+        let mut table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); 12];
+        for (id, copy) in [(0, 9), (4, 1)] {
+            table[id] = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
+            (table[id].live, table[id].dirty, table[id].copy) = (5, 5, Some(SegmentId(copy)));
+            table[copy as usize].lent = true;
+        }
+        let addresses = Addresses::of_empty(geometry, &members).unwrap();
+        let mut segments = Segments::new(addresses, table, Vec::new(), &ALL.map(|member| (member, 4)), &[]);
+        let parity = segments.lend_to_parity(MemberId(2)).unwrap();
+        assert_eq!(parity, SegmentId(8));
+        segments.add_row(vec![SegmentId(0), SegmentId(4)], parity);
+        segments
+    }
+
+    fn checkpoint(segments: &mut Segments) {
+        segments.checkpoint_begins();
+        segments.checkpoint_counts();
+    }
+
+    fn clean(segments: &mut Segments, id: u32) {
+        let segment = segments.get_mut(SegmentId(id));
+        (segment.live, segment.dirty) = (0, 0);
+        segments.empty(SegmentId(id), Sequence(1));
+    }
+
+    fn released(segments: &mut Segments, health: &Health) -> Vec<u32> {
+        let mut freed = segments.settle_rows(health);
+        freed.extend(segments.release(Sequence(9), Sequence(9), None));
+        freed.iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn copies_are_given_up_once_a_checkpoint_with_the_row_counts() {
+        let (mut segments, health) = (with_row(), Health::new(&ALL));
+        assert!(matches!(segments.row(SegmentId(0)).layout, Some(Layout::Mirror(_))));
+        assert_eq!(released(&mut segments, &health), [], "no checkpoint names it");
+        segments.checkpoint_begins();
+        assert!(matches!(segments.row(SegmentId(0)).layout, Some(Layout::Parity(_))));
+        assert_eq!(released(&mut segments, &health), [], "it does not count yet");
+        segments.checkpoint_counts();
+        segments.get_mut(SegmentId(4)).under_way = 1;
+        assert_eq!(released(&mut segments, &health), [9], "a read of the other is under way");
+        segments.get_mut(SegmentId(4)).under_way = 0;
+        assert_eq!(released(&mut segments, &health), [1]);
+    }
+
+    #[test]
+    fn an_emptied_segment_waits_until_a_checkpoint_without_the_row_counts() {
+        let (mut segments, health) = (with_row(), Health::new(&ALL));
+        checkpoint(&mut segments);
+        assert_eq!(released(&mut segments, &health), [9, 1]);
+        clean(&mut segments, 0);
+        checkpoint(&mut segments);
+        assert_eq!(released(&mut segments, &health), [], "the other segment may need the parity");
+        assert_eq!(segments.waiting(), 0, "and it is not on its way");
+        clean(&mut segments, 4);
+        assert_eq!(released(&mut segments, &health), []);
+        assert_eq!((segments.waiting(), segments.wait_for_checkpoint(Sequence(9))), (2, 1));
+        segments.checkpoint_begins();
+        assert_eq!(released(&mut segments, &health), [], "one that names it counts still");
+        segments.checkpoint_counts();
+        assert_eq!(released(&mut segments, &health), [8, 0, 4]);
+        assert_eq!((segments.rows(), segments.free()), (0, 12));
+    }
+
+    #[test]
+    fn a_row_that_loses_a_member_before_it_counts_is_given_up_and_the_copies_stay() {
+        for listed in [false, true] {
+            let (mut segments, mut health) = (with_row(), Health::new(&ALL));
+            if listed {
+                segments.checkpoint_begins();
+            }
+            health.refused(MemberId(1), Errno::IO);
+            assert_eq!(released(&mut segments, &health), if listed { vec![] } else { vec![8] });
+            if listed {
+                segments.checkpoint_counts();
+                assert_eq!(released(&mut segments, &health), []);
+                checkpoint(&mut segments);
+                assert_eq!(released(&mut segments, &health), [8]);
+            }
+            assert_eq!(segments.keepers(SegmentId(0)).count(), 2);
+        }
+    }
+}
