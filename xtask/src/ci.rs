@@ -63,6 +63,8 @@ fn simulate(report: &mut Report) {
     simulate_range(report, "simulator, members", seeds::fresh_members(&root), &["--members", "--upkeep"]);
     let parity = ["--members", "--parity", "--upkeep"];
     simulate_range(report, "simulator, rows with parity", seeds::fresh_parity(&root), &parity);
+    let copies = ["--members", "--copies", "--upkeep"];
+    simulate_range(report, "simulator, members with copies only", seeds::fresh_copies(&root), &copies);
 }
 
 fn simulate_range(report: &mut Report, name: &'static str, range: Result<String, String>, family: &[&str]) {

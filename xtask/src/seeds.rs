@@ -37,6 +37,14 @@ pub fn fresh_parity(root: &Path) -> Result<String, String> {
     range(root, "fresh-parity")
 }
 
+/// The range of histories of members of which some have copies only, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_copies(root: &Path) -> Result<String, String> {
+    range(root, "fresh-copies")
+}
+
 fn range(root: &Path, word: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))
@@ -69,5 +77,6 @@ mod tests {
         assert!(fresh_names(&crate::tree::root()).is_ok());
         assert!(fresh_members(&crate::tree::root()).is_ok());
         assert!(fresh_parity(&crate::tree::root()).is_ok());
+        assert!(fresh_copies(&crate::tree::root()).is_ok());
     }
 }
