@@ -26,7 +26,7 @@ enum Meaning {
 
 /// Those of `headpond mount` keep their names. What decides about data once (`--format`, `--discard-dirty`,
 /// `--keep-pool`, `--keep-origin`) must not happen again at each boot, and is not here.
-const OPTIONS: [(&str, Meaning); 41] = [
+const OPTIONS: [(&str, Meaning); 44] = [
     ("flash", Meaning::Value),
     ("size", Meaning::Value),
     ("reserve", Meaning::Value),
@@ -40,8 +40,11 @@ const OPTIONS: [(&str, Meaning); 41] = [
     ("metrics", Meaning::Value),
     ("metrics-token", Meaning::Value),
     ("processors", Meaning::Value),
+    ("peer", Meaning::Value),
+    ("peer-certificates", Meaning::Value),
     ("backend", Meaning::Value),
     ("fill", Meaning::Value),
+    ("copies-durable", Meaning::Switch),
     ("allow-other", Meaning::Switch),
     ("ro", Meaning::Limit(MountFlags::RDONLY)),
     ("nosuid", Meaning::Limit(MountFlags::NOSUID)),
