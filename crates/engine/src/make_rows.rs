@@ -105,11 +105,12 @@ impl MakingRows<'_> {
             let may_be = self.rows.run.as_ref().is_some_and(|run| self.store.log().may_be_row(&run.chosen));
             let paused = self.rows.paused_until > self.now && self.busy;
             let Some(run) = &mut self.rows.run else { return };
-            if run.under_way > 0 {
-                return;
-            }
+            // Before it is waited for what is under way: later it might fit again, with segments of another life.
             if self.ending || !may_be {
                 run.stage = Stage::GivenUp;
+            }
+            if run.under_way > 0 {
+                return;
             }
             if paused && !matches!(run.stage, Stage::GivenUp) {
                 return;

@@ -241,7 +241,8 @@ impl Log {
     /// Whether this segment has one copy only, or may have.
     fn is_single(&self, id: SegmentId) -> bool {
         let skips = Mutation::RebuildSkips.is_planted(self.mutation);
-        let has_two = self.copies_that_work(id) > 1 && !self.segments.get(id).copies_differ;
+        let has_two =
+            self.copies_that_work(id) > 1 && !self.segments.get(id).copies_differ && self.copies_would_be_found(id);
         !skips && (!has_two && !self.is_protected_by_row(id) || self.lacks_copy_apart(id))
     }
 

@@ -46,7 +46,10 @@ impl Log {
     }
 
     fn members_for_rows(&self) -> impl Iterator<Item = MemberId> {
-        self.health.working().into_iter().filter(|member| self.segments.takes_new(*member))
+        self.health
+            .working()
+            .into_iter()
+            .filter(|member| self.segments.takes_new(*member) && !self.segments.is_aside(*member))
     }
 
     /// Chooses segments for a row, and takes the home for its parity. `narrow`: it may have fewer segments than there
@@ -108,7 +111,8 @@ impl Log {
     #[must_use]
     pub fn may_be_row(&self, chosen: &ChosenRow) -> bool {
         let fits = |id: &SegmentId| self.may_be_in_row(*id, self.segments.get(*id));
-        !self.segments.copies_apart()
+        self.redundancy == Redundancy::Parity
+            && !self.segments.copies_apart()
             && chosen.segments.iter().all(fits)
             && self.is_on_working(chosen.parity)
             && self.segments.is_open_slot(chosen.parity)
@@ -138,6 +142,25 @@ impl Log {
         let row = self.segments.row_of(id).filter(|row| row.is_found());
         let skips = Mutation::RebuildSkipsRows.is_planted(self.mutation);
         row.is_some_and(|row| skips || self.segments.health_of(row, &self.health).whole)
+    }
+
+    /// Whether a start would find the copies of this segment, if it has some: not once a checkpoint says that it is in a
+    /// row.
+    pub(crate) fn copies_would_be_found(&self, id: SegmentId) -> bool {
+        let row = self.segments.row_of(id).filter(|row| !row.is_new());
+        row.is_none_or(|row| !row.is_found() && self.segments.health_of(row, &self.health).whole)
+    }
+
+    /// A checkpoint is begun: what it says of rows is what they are from here on.
+    pub fn checkpoint_begins(&mut self) {
+        self.segments.checkpoint_begins(&self.health);
+    }
+
+    /// It counts.
+    pub fn checkpoint_counts(&mut self) {
+        self.segments.checkpoint_counts();
+        // The copies of a row that lost a place meanwhile count no more.
+        self.may_have_weak |= self.segments.rows() > 0;
     }
 
     /// Whether all else of a segment's row is on members that work.

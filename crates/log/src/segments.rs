@@ -196,6 +196,11 @@ impl Segments {
         }
     }
 
+    /// Whether this member takes new segments only where no other has one free.
+    pub(crate) fn is_aside(&self, member: MemberId) -> bool {
+        self.aside == Some(member)
+    }
+
     /// The homes of the segments.
     #[must_use]
     pub const fn addresses(&self) -> &Addresses {
@@ -212,7 +217,12 @@ impl Segments {
         // In a pool of one device a free segment's home follows from its number.
         let known = state == SegmentState::Free && self.addresses.is_of_one_member();
         let layout = (!known).then(|| self.layout(id));
-        let copies_differ = copies_differ && matches!(layout, Some(Layout::Mirror(_) | Layout::Parity(_)));
+        let copies_differ = match &layout {
+            Some(Layout::Mirror(_)) => copies_differ,
+            // One that is damaged spoils what the row gives back of the others, even when it is emptied.
+            Some(Layout::Parity(_)) => self.row_differs(id),
+            _ => false,
+        };
         SegmentRow { generation, state, stream, layout, copies_differ }
     }
 
@@ -468,7 +478,7 @@ impl Segments {
     /// Whether the member that is set aside has a free segment for a pair, while another has one.
     fn helps_out(&self) -> bool {
         let closed = self.aside.and_then(|member| self.closed.get(usize::from(member.0)));
-        closed.is_some_and(|closed| !closed.is_empty()) && self.free() > 0
+        closed.is_some_and(|closed| !closed.is_empty()) && self.free() > 0 && !self.copies_apart()
     }
 
     /// How many segments of the host stream are at home on the same member as this one.

@@ -227,7 +227,8 @@ impl Engine {
         let tells = self.membership.is_to_tell_again() || self.membership.empties();
         // What reclaim emptied last may have freed a place on one member alone, and nothing else may ever happen.
         let wants_room = self.requests.first_for_room().is_some() && self.reclaim.idle() && log.takes_writes();
-        let reclaims = wants_room && self.config.redundancy == Redundancy::Parity;
+        let has_rows = self.config.redundancy == Redundancy::Parity || log.segments().rows() > 0;
+        let reclaims = wants_room && has_rows;
         let busy = reclaims
             || log.has_unsynced() && log.takes_writes()
             || self.destage.has_work(&self.store)

@@ -139,12 +139,12 @@ impl Store {
 
     /// A checkpoint is begun, which says what the rows are.
     pub(crate) fn checkpoint_begins(&mut self) {
-        self.log.segments_mut().checkpoint_begins();
+        self.log.checkpoint_begins();
     }
 
     /// It counts.
     pub(crate) fn checkpoint_counts(&mut self) {
-        self.log.segments_mut().checkpoint_counts();
+        self.log.checkpoint_counts();
     }
 
     /// Chooses segments for a row, and the home for its parity.

@@ -12,7 +12,7 @@
 //! - Copies of its segments are given up once it counts, and not before.
 //! - A segment of a row that was emptied is free, and waits for the row's end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use headpond_base::{MemberId, SegmentId, Sequence};
@@ -55,6 +55,11 @@ impl Row {
     /// Whether a start would find it, whenever a crash comes.
     pub(crate) const fn is_found(&self) -> bool {
         matches!(self.stage, Stage::Counts | Stage::Leaving | Stage::Unlisted)
+    }
+
+    /// Whether no checkpoint names it, nor one that is being written.
+    pub(crate) const fn is_new(&self) -> bool {
+        matches!(self.stage, Stage::New | Stage::Gone)
     }
 
     /// Whether it stays as it is until something changes.
@@ -181,10 +186,14 @@ impl Segments {
     }
 
     /// A checkpoint is begun: what it says of rows is what they are from here on.
-    pub fn checkpoint_begins(&mut self) {
-        for row in self.rows.rows.values_mut() {
+    pub(crate) fn checkpoint_begins(&mut self, members: &Health) {
+        let is_whole = |(id, row): (&RowId, &Row)| self.health_of(row, members).whole.then_some(*id);
+        let whole: BTreeSet<RowId> = self.rows.rows.iter().filter_map(is_whole).collect();
+        for (id, row) in &mut self.rows.rows {
             row.stage = match row.stage {
-                Stage::New => Stage::Listed,
+                Stage::New if whole.contains(id) => Stage::Listed,
+                // The copies are what counts.
+                Stage::New => Stage::Gone,
                 Stage::Leaving => Stage::Unlisted,
                 other => other,
             };
@@ -192,7 +201,7 @@ impl Segments {
     }
 
     /// It counts.
-    pub fn checkpoint_counts(&mut self) {
+    pub(crate) fn checkpoint_counts(&mut self) {
         for row in self.rows.rows.values_mut() {
             row.stage = match row.stage {
                 Stage::Listed => Stage::Counts,
@@ -200,6 +209,11 @@ impl Segments {
                 other => other,
             };
         }
+    }
+
+    /// Whether some segment of this one's row is damaged in its home.
+    pub(super) fn row_differs(&self, id: SegmentId) -> bool {
+        self.row_of(id).is_some_and(|row| row.segments.iter().any(|id| self.get(*id).copies_differ))
     }
 
     /// How the places of a row are.
@@ -307,7 +321,7 @@ mod tests {
     }
 
     fn checkpoint(segments: &mut Segments) {
-        segments.checkpoint_begins();
+        segments.checkpoint_begins(&Health::new(&ALL));
         segments.checkpoint_counts();
     }
 
@@ -328,7 +342,7 @@ mod tests {
         let (mut segments, health) = (with_row(), Health::new(&ALL));
         assert!(matches!(segments.row(SegmentId(0)).layout, Some(Layout::Mirror(_))));
         assert_eq!(released(&mut segments, &health), [], "no checkpoint names it");
-        segments.checkpoint_begins();
+        segments.checkpoint_begins(&health);
         assert!(matches!(segments.row(SegmentId(0)).layout, Some(Layout::Parity(_))));
         assert_eq!(released(&mut segments, &health), [], "it does not count yet");
         segments.checkpoint_counts();
@@ -350,7 +364,7 @@ mod tests {
         clean(&mut segments, 4);
         assert_eq!(released(&mut segments, &health), []);
         assert_eq!((segments.waiting(), segments.wait_for_checkpoint(Sequence(9))), (2, 1));
-        segments.checkpoint_begins();
+        segments.checkpoint_begins(&health);
         assert_eq!(released(&mut segments, &health), [], "one that names it counts still");
         segments.checkpoint_counts();
         assert_eq!(released(&mut segments, &health), [8, 0, 4]);
@@ -362,7 +376,7 @@ mod tests {
         for listed in [false, true] {
             let (mut segments, mut health) = (with_row(), Health::new(&ALL));
             if listed {
-                segments.checkpoint_begins();
+                segments.checkpoint_begins(&health);
             }
             health.refused(MemberId(1), Errno::IO);
             assert_eq!(released(&mut segments, &health), if listed { vec![] } else { vec![8] });
