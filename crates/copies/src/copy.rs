@@ -62,7 +62,8 @@ impl Copy {
         let file = File::options().read(true).write(true).open(path).map_err(StoreError::io("open", path))?;
         lock(&file, path, LOCK_PATIENCE)?;
         let file = Some(Arc::new(file));
-        let state = State { file, session: 0, owner: 0, stamp: None, dirty: false, failed: false };
+        // A server before this one may have left something in the kernel's memory.
+        let state = State { file, session: 0, owner: 0, stamp: None, dirty: true, failed: false };
         Ok(Self { pool, state: Mutex::new(state), settling: Mutex::default() })
     }
 

@@ -135,6 +135,10 @@ impl Hello {
             bytes: fields.u64()?,
         };
         fields.zeros::<8>()?;
+        // No pool has this name, and a take-over adds one to the number.
+        if hello.pool == PoolId([0; 16]) || hello.owner == u64::MAX {
+            return Err(BadFrame::Field);
+        }
         Ok(hello)
     }
 }

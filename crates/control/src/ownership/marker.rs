@@ -359,13 +359,20 @@ impl SharedMarker {
     /// Changes it, and writes it durably if that changed anything. One that ended is not written any more.
     ///
     /// # Errors
-    /// If the origin refuses the write, or the directory is not beside the origin any more. It then says what it said.
+    /// If another headpond has taken the origin over, the origin refuses the write, or the directory is not beside the
+    /// origin any more. It then says what it said.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Marker)) -> std::io::Result<()> {
         let mut state = self.state();
         let mut next = state.0.clone();
         change(&mut next);
         if state.1 || next == state.0 {
             return Ok(());
+        }
+        // The lock may be lost: what another headpond has put there since stays.
+        if let Ok(Some(there)) = Marker::read(&self.dir)
+            && there.claim != state.0.claim
+        {
+            return Err(std::io::Error::other("another headpond has taken the origin over"));
         }
         let mut text = serde_json::to_vec_pretty(&next)?;
         text.push(b'\n');
