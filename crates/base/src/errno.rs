@@ -55,6 +55,8 @@ impl Errno {
     pub const AGAIN: Self = Self(11);
     /// The origin must not change: another host has it.
     pub const ROFS: Self = Self(30);
+    /// No answer came in time.
+    pub const TIMEDOUT: Self = Self(110);
     /// The origin's server no longer knows the file.
     pub const STALE: Self = Self(116);
     /// The origin's file system cannot do this.

@@ -6,6 +6,7 @@
 mod buf;
 mod compression;
 mod errno;
+mod hex;
 mod ids;
 mod mode;
 mod ranges;
@@ -15,6 +16,7 @@ mod time;
 pub use buf::{Buf, BufMut, Lender, keep_up_to};
 pub use compression::{Compression, ZSTD_LEVEL_MAX};
 pub use errno::{Errno, Result};
+pub use hex::{hex, unhex};
 pub use ids::{
     BatchNumber, Block, Class, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber, PoolId, SegmentId,
     Sequence, Stream,

@@ -7,8 +7,8 @@
 //!   has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 //!
-//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `process`, `peers`, `devices`, `origin`,
-//! `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
+//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `process`, `peers`,
+//! `devices`, `origin`, `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
 
 mod devices;
 mod history;

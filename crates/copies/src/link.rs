@@ -54,7 +54,7 @@ impl LinkEnd {
     const fn errno(&self) -> Errno {
         match self {
             Self::Closed(_) | Self::Broken(_) => Errno::IO,
-            Self::Silent => Errno(110),
+            Self::Silent => Errno::TIMEDOUT,
             Self::Deposed(_) => Errno::STALE,
         }
     }

@@ -343,8 +343,7 @@ impl Serving {
         let durable = self.durable || hello.durable;
         let what = if hello.bytes > 0 { "a new copy" } else { "its copy" };
         (self.say)(&format!("pool {}: owner {} has {what} of {} MiB", hello.pool, record.owner, record.bytes >> 20));
-        let accepted =
-            Accepted { version: PROTOCOL, durable, bytes: record.bytes, member: crate::store::unhex(&record.member) };
+        let accepted = Accepted { version: PROTOCOL, durable, bytes: record.bytes, member: record.member_name() };
         Ok((Session { copy, number, durable }, accepted))
     }
 

@@ -19,8 +19,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use headpond_base::PoolId;
-use headpond_peer::{Hello, HelloVerdict, Kept, Reason, judge};
+use headpond_base::{PoolId, hex, unhex};
+use headpond_peer::{Hello, HelloVerdict, Kept, MemberNamed, Reason, judge};
 use rustix::fs::{FallocateFlags, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -59,7 +59,7 @@ pub enum StoreError {
     /// What it keeps does not count.
     #[error("{0}")]
     DoesNotCount(String),
-    /// Somebody does not let go of the file.
+    /// Another process has the file, and keeps it.
     #[error("{} is in use by another process. A pool that took over may be mounted from it", .0.display())]
     InUse(PathBuf),
 }
@@ -90,6 +90,18 @@ pub(crate) struct Record {
     pub(crate) taken_over: bool,
     /// When an owner was last connected, or accepted: seconds since 1970.
     pub(crate) last_connection: u64,
+}
+
+impl Record {
+    /// The pool; zeros if the record names none.
+    pub(crate) fn pool_id(&self) -> PoolId {
+        PoolId(unhex(&self.pool).unwrap_or_default())
+    }
+
+    /// The member's name; zeros if the record has none.
+    pub(crate) fn member_name(&self) -> MemberNamed {
+        unhex(&self.member).unwrap_or_default()
+    }
 }
 
 /// What a store keeps of one pool, for people.
@@ -204,7 +216,7 @@ impl Store {
 
     fn kept(&self, record: &Record) -> Kept {
         let Record { owner, epoch, bytes, .. } = *record;
-        Kept { owner, epoch, bytes, member: unhex(&record.member), counts: self.counts(record) }
+        Kept { owner, epoch, bytes, member: record.member_name(), counts: self.counts(record) }
     }
 
     /// All that it keeps.
@@ -220,7 +232,7 @@ impl Store {
             });
             found.push(StoredCopy {
                 counts: self.counts(&record),
-                pool: PoolId(unhex(&record.pool)).to_string(),
+                pool: record.pool_id().to_string(),
                 owner: record.owner,
                 epoch: record.epoch,
                 bytes: record.bytes,
@@ -353,7 +365,7 @@ fn read_record(path: &Path) -> Result<Option<Record>, StoreError> {
         return Err(damaged(format!("it has version {}, and this headpond reads {VERSION}", record.version)));
     }
     // A record never leads out of its store.
-    if record.file.contains('/') || unhex(&record.pool) == [0; 16] {
+    if record.file.contains('/') || record.pool_id() == PoolId::default() {
         return Err(damaged("it names no file of this store".to_owned()));
     }
     Ok(Some(record))
@@ -361,21 +373,6 @@ fn read_record(path: &Path) -> Result<Option<Record>, StoreError> {
 
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-pub(crate) fn hex(bytes: &[u8; 16]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Zeros if it is none.
-pub(crate) fn unhex(text: &str) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    if text.len() == 32 && text.is_ascii() {
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).unwrap_or(0);
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

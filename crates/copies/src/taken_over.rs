@@ -10,7 +10,7 @@ use std::time::Duration;
 use headpond_base::PoolId;
 
 use crate::copy::lock;
-use crate::store::{Record, Store, StoreError, unhex};
+use crate::store::{Record, Store, StoreError};
 
 /// How long a server has to let the file go: it looks at each request, and several times a second.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub struct TakenCopy {
 /// changes nothing.
 ///
 /// # Errors
-/// [`StoreError`]: no such pool, bytes that do not count, or a file that somebody else has.
+/// [`StoreError`]: no such pool, bytes that do not count, or a file that another process has.
 pub fn take_over(dir: &Path, pool: Option<&str>) -> Result<TakenCopy, StoreError> {
     if !dir.is_dir() {
         return Err(StoreError::WhichPool(format!("there is no store at {}", dir.display())));
@@ -38,14 +38,14 @@ pub fn take_over(dir: &Path, pool: Option<&str>) -> Result<TakenCopy, StoreError
     take_from(&Store::open(dir)?, pool)
 }
 
-/// What an earlier [`take_over`] made of a pool. For a process that goes on with it: whoever has the file keeps it.
+/// What an earlier [`take_over`] made of a pool. For a process that goes on with it. The file stays with the process that has it.
 ///
 /// # Errors
 /// [`StoreError`].
 pub fn taken_over(dir: &Path, pool: Option<&str>) -> Result<TakenCopy, StoreError> {
     let store = Store::open(dir)?;
     let record = find(&store, pool)?;
-    let id = PoolId(unhex(&record.pool));
+    let id = record.pool_id();
     if !record.taken_over {
         return Err(StoreError::WhichPool(format!("pool {id} was not taken over, or an owner has come back since")));
     }
@@ -55,7 +55,7 @@ pub fn taken_over(dir: &Path, pool: Option<&str>) -> Result<TakenCopy, StoreErro
 /// The record of the pool of this name, or of the only one.
 fn find(store: &Store, pool: Option<&str>) -> Result<Record, StoreError> {
     let all = store.all_records()?;
-    let name = |record: &Record| PoolId(unhex(&record.pool)).to_string();
+    let name = |record: &Record| record.pool_id().to_string();
     let matching: Vec<&Record> =
         all.iter().filter(|record| pool.is_none_or(|pool| name(record) == pool || record.pool == pool)).collect();
     match matching[..] {
@@ -78,7 +78,7 @@ fn find(store: &Store, pool: Option<&str>) -> Result<Record, StoreError> {
 fn take_from(store: &Store, pool: Option<&str>) -> Result<TakenCopy, StoreError> {
     let records = store.records()?;
     let record = find(store, pool)?;
-    let id = PoolId(unhex(&record.pool));
+    let id = record.pool_id();
     let path = store.file_path(&record);
     if !store.counts(&record) {
         return Err(StoreError::DoesNotCount(format!(

@@ -1,6 +1,6 @@
 //! The rules that a frame may break.
 //!
-//! Invariant: whoever receives such a frame carries out nothing of it.
+//! Invariant: the receiver of such a frame carries out nothing of it.
 
 use thiserror::Error;
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use headpond_base::{BLOCK_U64, CacheMode, MemberId};
+use headpond_base::{BLOCK_U64, CacheMode, MemberId, hex};
 use headpond_device::{Backend, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_format::{MEMBERS_MAX, MemberState};
@@ -32,7 +32,7 @@ use crate::history::History;
 use crate::origin::OriginRoot;
 use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
-    MarkerState, MountClaim, ObsoleteNote, SharedMarker, hex, keep_up, keep_watch,
+    MarkerState, MountClaim, ObsoleteNote, SharedMarker, keep_up, keep_watch,
 };
 use crate::peers::Deposed;
 use crate::pool::{

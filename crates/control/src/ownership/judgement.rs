@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use headpond_base::{Epoch, PoolId};
+use headpond_base::{Epoch, PoolId, hex, unhex};
 pub(crate) use headpond_claim::ownership::{Allowed, Image, Ownership};
 use headpond_claim::ownership::{Awaited, Durable, Held, Refused, Use, Whose};
 use headpond_format::OriginName;
 
 use super::durable::DurableLog;
-use super::marker::{Claim, Marker, hex};
+use super::marker::{Claim, Marker};
 use crate::refusal::Refusal;
 
 /// What a pool holds after its recovery.
@@ -122,17 +122,6 @@ fn has_dirty(flash: &Path, held: Option<&PoolHeld>, why: &str) -> Refusal {
 
 fn shown(name: &OriginName) -> String {
     String::from_utf8_lossy(&name.path).into_owned()
-}
-
-fn unhex(text: &str) -> Option<[u8; 16]> {
-    let mut key = [0; 16];
-    if text.len() != 32 || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    Some(key)
 }
 
 #[cfg(test)]

@@ -466,16 +466,11 @@ fn in_use(origin: &OriginRoot) -> Refusal {
     Refusal::OriginInUse { path: origin.path().to_owned(), by, target }
 }
 
-/// Sixteen bytes as hexadecimal digits.
-#[must_use]
-pub fn hex(key: &[u8; 16]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::refusal::ExitStatus;
+    use headpond_base::hex;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -19,7 +19,7 @@ pub(crate) use marker::SharedMarker;
 #[cfg(test)]
 pub(crate) use marker::tests as marker_tests;
 pub use marker::{
-    Claim, ClaimWatch, MARKER_NAME, MARKER_VERSION, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState, hex,
+    Claim, ClaimWatch, MARKER_NAME, MARKER_VERSION, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState,
 };
 pub(crate) use obsolete::{Failure, ObsoleteNote};
 pub(crate) use standing::{MountClaim, keep_watch};

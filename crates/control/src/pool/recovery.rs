@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, OwnerNumber, PoolId, UnixNanos};
+use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, OwnerNumber, PoolId, UnixNanos, hex};
 use headpond_engine::{
     Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
@@ -21,9 +21,7 @@ use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use super::flashes::{FlashesContent, HeldFlashes};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{
-    Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, hex, judge,
-};
+use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, judge};
 use crate::peers::DEPOSED;
 use crate::process::{Step, Waiting, boot};
 use crate::random::random;
