@@ -8,11 +8,13 @@
 use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK_U64, MemberId, Nanos, ObjectId, Redundancy, UnixNanos};
-use headpond_engine::{Config, Reply, Request, RequestId, Treatment};
-use headpond_format::{Geometry, Member, MemberName};
+use headpond_engine::{Reply, Request, RequestId, Treatment};
+use headpond_format::{Geometry, Member};
 use headpond_measure::Latency;
 use headpond_models::Network;
-use headpond_timed::{Contents, DeviceModel, FlashModel, Machine, Parts, Rng, mix, some_data};
+use headpond_timed::{
+    Contents, DeviceModel, FlashModel, Machine, Parts, Rng, device_name, divided, held_dirty, some_data,
+};
 
 /// Bytes of a page: what is written and read at once, if nothing else is said.
 const PAGE: u64 = 16 << 10;
@@ -44,17 +46,15 @@ pub struct DevicePool {
 
 impl DevicePool {
     fn divided(&self) -> (Geometry, Vec<Member>) {
-        let named = (0..self.devices).map(|index| (MemberName([index + 1; 16]), self.bytes));
-        let divided = Geometry::for_members(&named.collect::<Vec<_>>(), None);
-        divided.unwrap_or_else(|error| panic!("devices for a test: {error}"))
+        divided(self.devices, self.bytes, None)
     }
 
     /// One of the devices, or one more that is like them.
     fn device(&self, index: u8) -> (Member, FlashModel) {
-        let row = Member { name: MemberName([index + 1; 16]), ..self.divided().1[0] };
+        let row = Member { name: device_name(index), ..self.divided().1[0] };
         let slower = if index + 1 == self.devices { self.last_slower } else { 1 };
         let model = DeviceModel { sync: Nanos(self.model.sync.0 * slower), ..self.model };
-        (row, FlashModel::Device(model, mix(self.seed ^ mix(u64::from(index) + 1))))
+        (row, FlashModel::of_device(model, self.seed, index))
     }
 }
 
@@ -108,25 +108,13 @@ struct Bench {
     asked: BTreeMap<RequestId, (Kind, Nanos)>,
 }
 
-/// Nothing is destaged unless it must be.
-fn held(redundancy: Redundancy) -> Config {
-    Config {
-        redundancy,
-        dirty_threshold: 0,
-        flush_period: Config::OFF,
-        idle_flush: None,
-        sequential_cutoff: None,
-        ..Config::default()
-    }
-}
-
 impl Bench {
     fn new(pool: &DevicePool) -> Self {
         let members = (0..pool.devices).map(|index| pool.device(index)).collect();
         let contents = Contents::Alike(some_data());
         let parts =
             Parts { geometry: pool.divided().0, members, origin: Network::VOLUME_200, contents, by_block: false };
-        let mut machine = Machine::new(parts, held(pool.redundancy));
+        let mut machine = Machine::new(parts, held_dirty(pool.redundancy));
         let object = machine.open(pool.file);
         let rng = Rng::for_part(pool.seed, 0);
         Self { machine, object, pages: pool.file / PAGE, rng, asked: BTreeMap::new() }

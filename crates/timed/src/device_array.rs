@@ -4,17 +4,17 @@
 
 use headpond_base::Redundancy;
 use headpond_engine::Config;
-use headpond_format::{Geometry, Member, MemberName};
+use headpond_format::{Geometry, Member};
 use headpond_models::Network;
 use headpond_models::flash::Model;
 
+use crate::alike::{divided, held_dirty};
 use crate::bare_array::BareArray;
 use crate::card::OnCard;
 use crate::machine::{Contents, Machine, Parts, some_data};
 use crate::modelled_flash::{DeviceModel, FlashModel, ModelledFlash};
 use crate::page_store::{PAGE_BYTES, PageStore};
 use crate::pool_store::PoolStore;
-use crate::rng::mix;
 
 /// Bytes of a segment: small, as the devices are. An erase block of a modelled card is a quarter of it.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -74,14 +74,12 @@ impl DeviceArray {
     fn flash_model(&self, index: u8) -> FlashModel {
         match self.model {
             ArrayModel::Card(model) => FlashModel::Card(OnCard { model, share: 1.0 }),
-            ArrayModel::Device(model) => FlashModel::Device(model, mix(self.seed ^ mix(u64::from(index) + 1))),
+            ArrayModel::Device(model) => FlashModel::of_device(model, self.seed, index),
         }
     }
 
     fn divided(&self) -> (Geometry, Vec<Member>) {
-        let named: Vec<_> = (0..self.devices).map(|index| (MemberName([index + 1; 16]), self.bytes)).collect();
-        let divided = Geometry::for_members(&named, Some(SEGMENT_BYTES));
-        divided.unwrap_or_else(|error| panic!("devices for a table: {error}"))
+        divided(self.devices, self.bytes, Some(SEGMENT_BYTES))
     }
 
     /// Pages that there is room for.
@@ -107,10 +105,11 @@ impl DeviceArray {
                 let members = rows.into_iter().zip(0..).map(|(row, index)| (row, self.flash_model(index))).collect();
                 let contents = Contents::Alike(some_data());
                 let parts = Parts { geometry, members, origin: NO_LIMIT, contents, by_block: false };
-                let mut config = Config { redundancy: self.redundancy, sequential_cutoff: None, ..Config::default() };
-                if !destage {
-                    config = Config { dirty_threshold: 0, flush_period: Config::OFF, idle_flush: None, ..config };
-                }
+                let config = if destage {
+                    Config { redundancy: self.redundancy, sequential_cutoff: None, ..Config::default() }
+                } else {
+                    held_dirty(self.redundancy)
+                };
                 let file = self.pages(side) * PAGE_BYTES;
                 Box::new(PoolStore::new(Machine::new(parts, config), file))
             }

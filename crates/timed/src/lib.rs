@@ -6,6 +6,7 @@
 //!
 //! Keeps true: the same requests give the same history, to the nanosecond.
 
+mod alike;
 mod bare_array;
 mod card;
 mod device_array;
@@ -19,6 +20,7 @@ mod rng;
 mod steady;
 mod threads;
 
+pub use alike::{device_name, divided, held_dirty};
 pub use bare_array::BareArray;
 pub use card::{ModelledCard, OnCard};
 pub use device_array::{ArrayModel, ArraySide, DeviceArray};

@@ -1,7 +1,7 @@
 //! A file behind a pool, as a store of pages.
 //!
-//! Keeps true: every answer must be right. A read that a pool with all of the file cannot serve is told by the counters,
-//! and no request may notice that a device is gone.
+//! Keeps true: each answer is right, also after a device is pulled. The counters tell of reads that the pool could not
+//! serve.
 
 use headpond_base::{Buf, MemberId, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Reply, Request, Treatment};
