@@ -1,7 +1,7 @@
 //! The devices of a pool in use, by member: where each lies, and its open file, which has the lock.
 //!
 //! Keeps true: a device is here as long as the shard drives it. Who takes it away closes the last file of this process,
-//! and so frees it for others. Uses nothing else of this crate.
+//! and so frees it for others. Uses `peers`.
 
 use std::fs::File;
 use std::io;
@@ -36,6 +36,20 @@ pub(crate) enum DeviceFile {
 }
 
 impl DeviceFile {
+    /// Those of an opened flash. `peer`: who has it, if that is not this host.
+    ///
+    /// # Errors
+    /// If the file cannot be opened once more, or lies at a peer that nobody named.
+    pub(crate) fn of(flash: &Flash, peer: Option<&PeerPlan>) -> io::Result<Self> {
+        match (flash.file(), flash.far_disk(), peer) {
+            (Some(file), ..) => Ok(Self::Here(Arc::new(file.try_clone()?))),
+            (None, Some(disk), Some(peer)) => {
+                Ok(Self::Far(Arc::new(Flash::far(disk.clone(), flash.path())), peer.clone()))
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// The file, if the device is one of this host.
     pub(crate) const fn here(&self) -> Option<&Arc<File>> {
         match self {

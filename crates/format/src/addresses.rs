@@ -202,15 +202,7 @@ mod tests {
 
     fn member(name: u8, slots: u32, start: u64) -> Member {
         let bytes = start + u64::from(slots) * SEGMENT;
-        Member {
-            name: MemberName([name; 16]),
-            state: MemberState::InUse,
-            slots,
-            used: slots,
-            bytes,
-            start,
-            copies_only: false,
-        }
+        Member::in_use(MemberName([name; 16]), slots, bytes, start)
     }
 
     /// Five segments on a member of three slots and one of two, which begins elsewhere.

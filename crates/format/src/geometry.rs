@@ -2,7 +2,7 @@
 
 use headpond_base::{BLOCK, BLOCK_U64, Location, RECORD_BLOCKS_MAX, SegmentId};
 
-use crate::{Member, MemberName, MemberState, SLOT_BYTES, SegmentRow};
+use crate::{Member, MemberName, SLOT_BYTES, SegmentRow};
 
 /// Bytes of the smallest pool. Below that, reserves leave no room for data.
 pub const POOL_BYTES_MIN: u64 = 64 << 20;
@@ -112,8 +112,7 @@ impl Geometry {
                 return Err(GeometryError::TooSmall(*bytes));
             }
             let slots = u32::try_from(slots).map_err(|_| GeometryError::TooLarge(*bytes))?;
-            let state = MemberState::InUse;
-            members.push(Member { name: *name, state, slots, used: slots, bytes: *bytes, start, copies_only: false });
+            members.push(Member::in_use(*name, slots, *bytes, start));
         }
         let segments = members.iter().map(|member| member.slots).sum();
         Ok((Self { segments, ..all }, members))
@@ -122,15 +121,7 @@ impl Geometry {
     /// The device as the one member of a pool.
     #[must_use]
     pub const fn member(&self, name: MemberName) -> Member {
-        Member {
-            name,
-            state: MemberState::InUse,
-            slots: self.segments,
-            used: self.segments,
-            bytes: self.pool_bytes,
-            start: self.segments_start,
-            copies_only: false,
-        }
+        Member::in_use(name, self.segments, self.pool_bytes, self.segments_start)
     }
 
     /// Where checkpoint area 0 or 1 starts, in bytes.

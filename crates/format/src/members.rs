@@ -52,6 +52,20 @@ pub struct Member {
     pub copies_only: bool,
 }
 
+impl Member {
+    /// A member that is new in a pool: in use, with all its slots.
+    #[must_use]
+    pub const fn in_use(name: MemberName, slots: u32, bytes: u64, start: u64) -> Self {
+        Self { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false }
+    }
+
+    /// In how many of its slots, from the first, segments can be opened while it is in use.
+    #[must_use]
+    pub const fn openable(&self) -> u32 {
+        if self.copies_only { 0 } else { self.used }
+    }
+}
+
 /// All members that a pool has had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Members {
@@ -220,15 +234,7 @@ mod tests {
     use super::*;
 
     fn member(name: u8) -> Member {
-        Member {
-            name: MemberName([name; 16]),
-            state: MemberState::InUse,
-            slots: 100,
-            used: 100,
-            bytes: 1 << 30,
-            start: 1 << 20,
-            copies_only: false,
-        }
+        Member::in_use(MemberName([name; 16]), 100, 1 << 30, 1 << 20)
     }
 
     fn copies(name: u8) -> Member {

@@ -225,17 +225,20 @@ impl Log {
         !self.health.working().is_empty() && open.chain(unsynced).all(has)
     }
 
+    /// Whether a segment is at home on a member that works.
+    pub(crate) fn is_on_working(&self, keeper: SegmentId) -> bool {
+        self.health.works(self.segments.addresses().home(keeper).member)
+    }
+
     /// Whether a member that works has the bytes of a segment, or such members have all else of its row.
     #[must_use]
     pub fn works_somewhere(&self, id: SegmentId) -> bool {
-        let works = |keeper| self.health.works(self.segments.addresses().home(keeper).member);
-        self.segments.keepers(id).any(works) || self.rest_of_row_works(id)
+        self.segments.keepers(id).any(|keeper| self.is_on_working(keeper)) || self.rest_of_row_works(id)
     }
 
     /// How many members that work have the bytes of a segment.
     fn copies_that_work(&self, id: SegmentId) -> usize {
-        let works = |keeper: &SegmentId| self.health.works(self.segments.addresses().home(*keeper).member);
-        self.segments.keepers(id).filter(works).count()
+        self.segments.keepers(id).filter(|keeper| self.is_on_working(*keeper)).count()
     }
 
     /// Whether this segment has one copy only, or may have.
@@ -265,14 +268,16 @@ impl Log {
     /// shall have none.
     #[must_use]
     pub fn is_weak(&self, id: SegmentId) -> bool {
-        let is_emptied = |keeper: SegmentId| {
-            let member = self.segments.addresses().home(keeper).member;
-            self.health.works(member) && !self.segments.is_open_slot(keeper)
-        };
         let segment = self.segments.get(id);
         let alone = self.mirrors() && segment.dirty > 0 && self.is_single(id) && self.works_somewhere(id);
-        let to_go = self.segments.keepers(id).any(is_emptied) || segment.dirty > 0 && self.row_is_to_go(id);
+        let to_go = self.segments.keepers(id).any(|keeper| self.is_to_be_emptied(keeper))
+            || segment.dirty > 0 && self.row_is_to_go(id);
         segment.state == SegmentState::Sealed && (alone || to_go)
+    }
+
+    /// Whether the slot where a segment is at home takes no new ones, and its member works: what it has moves.
+    pub(crate) fn is_to_be_emptied(&self, keeper: SegmentId) -> bool {
+        self.is_on_working(keeper) && !self.segments.is_open_slot(keeper)
     }
 
     /// A block that one place of its segment has is not what it must be there: the segment is emptied.

@@ -103,10 +103,6 @@ impl Log {
             && !self.is_being_written(id)
     }
 
-    fn is_on_working(&self, keeper: SegmentId) -> bool {
-        self.health.works(self.segments.addresses().home(keeper).member)
-    }
-
     /// Whether a row can still be made of these.
     #[must_use]
     pub fn may_be_row(&self, chosen: &ChosenRow) -> bool {
@@ -180,8 +176,7 @@ impl Log {
 
     /// Whether slots of a segment's row are to be emptied.
     pub(crate) fn row_is_to_go(&self, id: SegmentId) -> bool {
-        let to_go = |keeper: SegmentId| self.is_on_working(keeper) && !self.segments.is_open_slot(keeper);
-        self.segments.row_of(id).is_some_and(|row| row.keepers().any(to_go))
+        self.segments.row_of(id).is_some_and(|row| row.keepers().any(|keeper| self.is_to_be_emptied(keeper)))
     }
 
     /// What moves if the slots of this segment are to be free, in units: dirty, and kept. In a row that is what moves of

@@ -130,7 +130,7 @@ impl Sim<'_> {
         self.roster.names += 1;
         let name = MemberName([100 + self.roster.names; 16]);
         let copies_only = self.options.copies && rng.chance(500);
-        let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only };
+        let row = Member { copies_only, ..Member::in_use(name, slots, bytes, start) };
         self.ask_change(Change::Add { member }, MembersChange::Add(row))
     }
 

@@ -6,11 +6,10 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use headpond_base::{Buf, Errno, MemberId};
-use headpond_device::{Backend, Fill, Flash, Reactor, TrimPolicy, start_reactor};
+use headpond_device::{Backend, Fill, Reactor, TrimPolicy, start_reactor};
 use headpond_engine::{Device, FlashRead, Mutation, Present, RecoverError, Recovered, recover_members};
 use headpond_format::{MemberState, Members, Superblock};
 use headpond_shard::FlashReader;
@@ -450,17 +449,8 @@ impl HeldFlashes {
         let devices = PoolDevices::default();
         for (member, flash) in self.members() {
             let path = flash.path().to_owned();
-            let file = match (flash.opened().file(), &self.peer, flash.opened().far_disk()) {
-                (Some(file), ..) => {
-                    let file = file.try_clone().map_err(|error| Refusal::from_io("open once more", &path, error))?;
-                    DeviceFile::Here(Arc::new(file))
-                }
-                (None, Some(peer), Some(disk)) => {
-                    DeviceFile::Far(Arc::new(Flash::far(disk.clone(), &path)), peer.clone())
-                }
-                // Only a peer that was named is not a file.
-                _ => continue,
-            };
+            let file = DeviceFile::of(flash.opened(), self.peer.as_ref())
+                .map_err(|error| Refusal::from_io("open once more", &path, error))?;
             let bytes = list.get(member).map_or(0, |row| row.bytes);
             devices.join(PoolDevice { member, path, bytes, whole_bytes: flash.bytes(), file });
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
-use headpond_device::{Fill, Flash};
+use headpond_device::Fill;
 use headpond_engine::{MemberShown, MembersChange, Reply, Request};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats};
@@ -309,18 +309,7 @@ impl PoolMembers {
             ),
         })?;
         let name = random("the name of a device")?;
-        Ok((
-            flash,
-            Member {
-                name: MemberName(name),
-                state: MemberState::InUse,
-                slots,
-                used: slots,
-                bytes,
-                start,
-                copies_only: false,
-            },
-        ))
+        Ok((flash, Member::in_use(MemberName(name), slots, bytes, start)))
     }
 
     /// Has a peer make a member for copies. It is as large as all devices here together, unless a size is given.
@@ -351,7 +340,7 @@ impl PoolMembers {
             PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
             PeerTrouble::Away(why) => Refusal::Flash { path: peer.path().to_owned(), why },
         })?;
-        let row = Member { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: true };
+        let row = Member { copies_only: true, ..Member::in_use(name, slots, bytes, start) };
         Ok((HeldFlash::of_peer(flash, true), row))
     }
 
@@ -362,14 +351,7 @@ impl PoolMembers {
     pub(crate) fn add(&self, mut flash: HeldFlash, row: Member, peer: Option<&PeerPlan>) -> Result<(), String> {
         let path = flash.path().to_owned();
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
-        let file = match (flash.opened().file(), flash.opened().far_disk(), peer) {
-            (Some(file), ..) => file.try_clone().map(|file| DeviceFile::Here(Arc::new(file))),
-            (None, Some(disk), Some(peer)) => {
-                Ok(DeviceFile::Far(Arc::new(Flash::far(disk.clone(), &path)), peer.clone()))
-            }
-            _ => Err(std::io::ErrorKind::Unsupported.into()),
-        };
-        let file = file.map_err(|error| failed("cannot open it once more", &error))?;
+        let file = DeviceFile::of(flash.opened(), peer).map_err(|error| failed("cannot open it once more", &error))?;
         let next =
             u16::try_from(self.handle.stats().members.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
         let Some(next) = next else {

@@ -52,9 +52,7 @@ impl Engine {
         let untold = Mutation::LossUntold.is_planted(self.config.mutation);
         if self.store.takes_writes() && !self.store.log().works(member) && !untold {
             // Those that are left may need the one that was set aside.
-            if self.laggard.take_back() {
-                self.lead_past_the_laggard();
-            }
+            self.take_laggard_back();
             self.membership.lose(member);
         }
     }
@@ -101,9 +99,7 @@ impl Engine {
     }
 
     fn begin_members_change(&mut self, change: MembersChange) -> Result<(), Errno> {
-        if self.laggard.take_back() {
-            self.lead_past_the_laggard();
-        }
+        self.take_laggard_back();
         let list = self.membership.wanted().clone();
         let geometry = *self.store.log().geometry();
         let in_use = |member: MemberId| list.get(member).filter(|row| row.state == MemberState::InUse).copied();
@@ -133,15 +129,14 @@ impl Engine {
             MembersChange::Shrink { member, bytes } => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
                 let used = slots_of(&row, bytes, geometry.segment_bytes).ok_or(Errno::INVAL)?;
-                let fewer = if row.copies_only { 0 } else { row.used.saturating_sub(used) };
-                if used == 0 || used >= row.used || !self.can_do_without(fewer) {
+                if used == 0 || used >= row.used || !self.can_do_without(row.openable().saturating_sub(used)) {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, used);
             }
             MembersChange::Remove(member) => {
                 let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
-                let open = if row.state == MemberState::InUse && !row.copies_only { row.used } else { 0 };
+                let open = if row.state == MemberState::InUse { row.openable() } else { 0 };
                 if !self.can_do_without(open) {
                     return Err(Errno::INVAL);
                 }
@@ -152,8 +147,7 @@ impl Engine {
             }
             MembersChange::Offline(member) => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
-                let open = if row.copies_only { 0 } else { row.used };
-                if self.config.redundancy == Redundancy::None || !self.can_do_without(open) {
+                if self.config.redundancy == Redundancy::None || !self.can_do_without(row.openable()) {
                     return Err(Errno::INVAL);
                 }
                 if self.exposed_blocks() > 0 {
@@ -227,7 +221,7 @@ impl Engine {
             let segments = log.segments();
             let left = segments.free() - segments.free_on(member);
             times.len() > needed
-                && self.membership.wanted().get(member).is_some_and(|row| self.can_do_without(row.used))
+                && self.membership.wanted().get(member).is_some_and(|row| self.can_do_without(row.openable()))
                 && left > self.store.free_wanted()
         };
         let mut laggard = self.laggard;
@@ -245,6 +239,13 @@ impl Engine {
             |member: MemberId| list.get(member).is_some_and(|row| row.state == MemberState::InUse && !row.copies_only);
         let is_judged = |time: &&SyncTime| is_in_use(time.member) && self.store.log().works(time.member);
         self.outbox.sync_times().iter().filter(is_judged).copied().collect()
+    }
+
+    /// Takes the member back that is set aside, if there is one.
+    fn take_laggard_back(&mut self) {
+        if self.laggard.take_back() {
+            self.lead_past_the_laggard();
+        }
     }
 
     /// New segments are opened on all members but the one that is set aside.

@@ -112,7 +112,7 @@ impl Segments {
         self.row_of(id).map(|row| row.parity)
     }
 
-    /// The segments out of whose homes this one can be made, if it is in a row: all others of it, and the parity's.
+    /// Of a segment in a row: those whose homes give it back. They are all others of the row, and the parity's.
     #[must_use]
     pub fn row_without(&self, id: SegmentId) -> Option<Vec<SegmentId>> {
         self.row_of(id).map(|row| row.keepers().filter(|keeper| *keeper != id).collect())
@@ -289,7 +289,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use headpond_base::{Errno, Generation, Stream};
-    use headpond_format::{Addresses, Geometry, Member, MemberName, MemberState, Members};
+    use headpond_format::{Addresses, Geometry, Member, MemberName, Members};
 
     use super::*;
     use crate::segments::Segment;
@@ -302,8 +302,7 @@ mod tests {
         let geometry = Geometry { segments: 12, ..Geometry::with_segment_bytes(64 << 20, segment_bytes) };
         let member = |name: u8| {
             let bytes = (4 << 20) + 4 * segment_bytes;
-            let name = MemberName([name; 16]);
-            Member { name, state: MemberState::InUse, slots: 4, used: 4, bytes, start: 4 << 20, copies_only: false }
+            Member::in_use(MemberName([name; 16]), 4, bytes, 4 << 20)
         };
         let members = Members::first(member(1)).with(member(2)).unwrap().0.with(member(3)).unwrap().0;
         let mut table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); 12];
