@@ -35,14 +35,16 @@ pub struct ChosenRow {
 }
 
 impl Log {
-    /// Whether rows with a parity are to be made, as far as members and settings go. None are while members with copies
-    /// only work: a row would take away what they are there for.
+    /// Whether rows with a parity are to be made, as far as members and settings go.
     #[must_use]
     pub fn makes_rows(&self) -> bool {
-        self.redundancy == Redundancy::Parity
-            && self.mirrors()
-            && !self.segments.copies_apart()
-            && self.members_for_rows().count() > 2
+        self.wants_rows() && self.mirrors() && self.members_for_rows().count() > 2
+    }
+
+    /// Whether the settings ask for rows. None are made while members with copies only work: a row would take away what
+    /// they are there for.
+    fn wants_rows(&self) -> bool {
+        self.redundancy == Redundancy::Parity && !self.segments.copies_apart()
     }
 
     fn members_for_rows(&self) -> impl Iterator<Item = MemberId> {
@@ -107,8 +109,7 @@ impl Log {
     #[must_use]
     pub fn may_be_row(&self, chosen: &ChosenRow) -> bool {
         let fits = |id: &SegmentId| self.may_be_in_row(*id, self.segments.get(*id));
-        self.redundancy == Redundancy::Parity
-            && !self.segments.copies_apart()
+        self.wants_rows()
             && chosen.segments.iter().all(fits)
             && self.is_on_working(chosen.parity)
             && self.segments.is_open_slot(chosen.parity)
