@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// This is a list and not an order: the core (up to the engine) never sees a device, a thread or a file, and a front
 /// door never sees another front door.
-const LAYERS: [(&str, &[&str]); 29] = [
+const LAYERS: [(&str, &[&str]); 30] = [
     ("base", &[]),
     ("holder", &[]),
     ("measure", &["base"]),
@@ -16,6 +16,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
     ("format", &["base"]),
     ("claim", &["base"]),
     ("peer", &["base"]),
+    ("registry", &["base", "claim"]),
     ("ledger", &[]),
     ("device", &["base", "format"]),
     ("copies", &["base", "device", "peer"]),
@@ -58,6 +59,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "recording",
             "peer",
             "copies",
+            "registry",
         ],
     ),
     (
