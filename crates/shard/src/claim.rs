@@ -25,7 +25,8 @@ use std::time::Duration;
 
 use headpond_base::{Errno, Nanos, Result};
 use headpond_claim::{Watch, Way};
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::term::{Term, TermState, boot_clock};
 
 /// What a look at the claim found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +52,7 @@ pub struct Gate {
     watch: Mutex<Watch>,
     one_looks: Mutex<()>,
     lost: OnceLock<String>,
+    term: Arc<Term>,
 }
 
 /// How many looks in a row may hang, or be doubted, before a change is refused.
@@ -60,6 +62,9 @@ impl Gate {
     /// The most age of a look. Leases of NFS servers are 90 s, or 10 s if an administrator is in a hurry. No other
     /// host gets the lock sooner after the server last heard from this host.
     pub const INTERVAL: Duration = Duration::from_secs(5);
+
+    /// How long a change waits for a lease to come back, until it fails and is to be tried again.
+    const TERM_PATIENCE: Duration = Duration::from_secs(10);
 
     /// The error of a change after the claim is lost: the origin is then read-only.
     pub const BARRED: Errno = Errno::ROFS;
@@ -73,7 +78,14 @@ impl Gate {
     /// Like [`Gate::new`], with another interval.
     #[must_use]
     pub fn with_interval(claim: Arc<dyn OriginClaim>, interval: Duration) -> Self {
-        Self { claim, watch: Mutex::new(Watch::new(nanos(interval))), one_looks: Mutex::new(()), lost: OnceLock::new() }
+        let watch = Mutex::new(Watch::new(nanos(interval)));
+        Self { claim, watch, one_looks: Mutex::new(()), lost: OnceLock::new(), term: Arc::default() }
+    }
+
+    /// The same gate, which also lets nothing through while this term does not stand.
+    #[must_use]
+    pub fn within(self, term: Arc<Term>) -> Self {
+        Self { term, ..self }
     }
 
     /// Lets one change of the origin through. May block for a look.
@@ -81,6 +93,12 @@ impl Gate {
     /// # Errors
     /// [`Gate::BARRED`] once the claim is lost; the origin's error if a look gets no answer.
     pub fn pass(&self) -> Result<()> {
+        match self.term.wait(Self::TERM_PATIENCE) {
+            TermState::Stands => {}
+            TermState::Waits => return Err(Errno::AGAIN),
+            // The look says why.
+            TermState::Ended => self.doubt(),
+        }
         if self.way() == Way::Pass {
             return Ok(());
         }
@@ -119,7 +137,7 @@ impl Gate {
 
     /// How long the origin has left a look without an answer, if one is under way.
     pub fn silent_for(&self) -> Option<Duration> {
-        self.watch().silent_for(clock()).map(|silent| Duration::from_nanos(silent.0))
+        self.watch().silent_for(boot_clock()).map(|silent| Duration::from_nanos(silent.0))
     }
 
     fn watch(&self) -> MutexGuard<'_, Watch> {
@@ -130,7 +148,11 @@ impl Gate {
     fn way(&self) -> Way {
         // Read the clock under the lock: the wait for the lock makes no look younger.
         let watch = self.watch();
-        watch.may_change(clock())
+        match watch.may_change(boot_clock()) {
+            // A look took longer than the term.
+            Way::Pass if self.term.state() != TermState::Stands => Way::Look,
+            way => way,
+        }
     }
 
     /// Looks. One thread at a time.
@@ -138,7 +160,7 @@ impl Gate {
     /// # Errors
     /// [`Gate::BARRED`] if the claim is lost; the origin's error if it does not answer.
     fn look(&self) -> Result<()> {
-        self.watch().look_begun(clock());
+        self.watch().look_begun(boot_clock());
         let (standing, result) = match self.claim.look() {
             LookResult::Ours => (headpond_claim::Standing::Ours, Ok(())),
             LookResult::Lost(how) => {
@@ -157,12 +179,6 @@ impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gate").field("lost", &self.lost).finish_non_exhaustive()
     }
-}
-
-/// A clock that also counts while the machine sleeps.
-fn clock() -> Nanos {
-    let now = clock_gettime(ClockId::Boottime);
-    Nanos(now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.unsigned_abs()))
 }
 
 fn nanos(interval: Duration) -> Nanos {

@@ -18,7 +18,7 @@ use crate::mailbox::{DiskChange, Item, Mailbox};
 use crate::operation::Operation;
 use crate::recorder::Recorder;
 use crate::turn::Turner;
-use crate::{Core, Limits, Origin, ShardStats};
+use crate::{Core, Limits, Origin, ShardStats, Term};
 
 /// Starts shards.
 pub struct Shard;
@@ -68,10 +68,24 @@ impl Shard {
         origin: Arc<dyn Origin>,
         limits: Limits,
     ) -> io::Result<Handle> {
+        Self::start_for(engine, reactor, origin, limits, Arc::default())
+    }
+
+    /// Like [`Shard::start`]. The shard serves requests for as long as the term stands.
+    ///
+    /// # Errors
+    /// When threads cannot be started.
+    pub fn start_for<C: Core>(
+        engine: C,
+        reactor: Box<dyn Reactor>,
+        origin: Arc<dyn Origin>,
+        limits: Limits,
+        term: Arc<Term>,
+    ) -> io::Result<Handle> {
         let mailbox = Arc::new(Mailbox::new(reactor.waker(), limits.requests.max(1)));
         let lanes = Lanes::start(origin.clone(), reactor.waker(), &limits)?;
         let listeners = Listeners::default();
-        let turner = Turner::new(engine, reactor, lanes, mailbox.clone(), limits, listeners.clone());
+        let turner = Turner::new(engine, reactor, lanes, mailbox.clone(), limits, term, listeners.clone());
         let thread = std::thread::Builder::new().name("shard".into()).spawn(move || turner.run())?;
         Ok(Handle { shared: Arc::new(Shared { mailbox, origin, listeners, thread: Mutex::new(Some(thread)) }) })
     }

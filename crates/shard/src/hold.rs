@@ -6,10 +6,14 @@
 //!         -> Nothing   all that waited goes on
 //! ```
 //!
+//! While this host is not the owner ([`Term`](crate::Term)), all requests of applications wait, reads as well.
+//!
 //! Invariant: what waits has been taken in and not been given to the engine. So it takes no thread and no lock, and
-//! reads pass it. It counts against the shard's limits.
+//! reads pass a hold. It counts against the shard's limits.
 
 use headpond_engine::{Request, RequestId};
+
+use crate::term::TermState;
 
 /// What waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,10 +49,21 @@ impl Hold {
     }
 }
 
-/// The hold in force, and the requests that wait for its end.
+/// What becomes of a request that comes in.
+pub(crate) enum TakenIn {
+    /// The engine gets it.
+    Goes(Request),
+    /// It waits.
+    Waits,
+    /// Another host is the owner: it fails.
+    Refused,
+}
+
+/// The hold in force, whether this host is the owner, and the requests that wait.
 #[derive(Default)]
 pub(crate) struct HeldRequests {
     hold: Hold,
+    term: TermState,
     waiting: Vec<(RequestId, Request)>,
 }
 
@@ -58,27 +73,57 @@ impl HeldRequests {
         self.hold
     }
 
-    /// How many requests wait.
-    pub(crate) const fn len(&self) -> usize {
-        self.waiting.len()
+    /// Whether this host was the owner at the last look.
+    pub(crate) const fn term(&self) -> TermState {
+        self.term
     }
 
-    /// Keeps a request that must wait. Returns one that need not.
-    pub(crate) fn take_in(&mut self, id: RequestId, request: Request) -> Option<Request> {
-        if !self.hold.holds(&request) {
-            return Some(request);
+    /// How many requests wait that change data.
+    pub(crate) fn changing(&self) -> usize {
+        self.waiting.iter().filter(|(_, request)| Hold::Changes.holds(request)).count()
+    }
+
+    /// Keeps a request that must wait.
+    pub(crate) fn take_in(&mut self, id: RequestId, request: Request) -> TakenIn {
+        let of_owner = is_of_owner(&request);
+        if of_owner && self.term == TermState::Ended {
+            return TakenIn::Refused;
         }
-        self.waiting.push((id, request));
-        None
+        if self.hold.holds(&request) || (of_owner && self.term == TermState::Waits) {
+            self.waiting.push((id, request));
+            return TakenIn::Waits;
+        }
+        TakenIn::Goes(request)
     }
 
     /// Changes the hold. Returns what need not wait any more, in the order in which it came.
     pub(crate) fn becomes(&mut self, hold: Hold) -> Vec<(RequestId, Request)> {
         self.hold = hold;
-        let (stay, go) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, request)| hold.holds(request));
+        self.again()
+    }
+
+    /// Changes whether this host is the owner. Returns what need not wait any more, in the order in which it came.
+    pub(crate) fn term_becomes(&mut self, term: TermState) -> Vec<(RequestId, Request)> {
+        self.term = term;
+        self.again()
+    }
+
+    fn again(&mut self) -> Vec<(RequestId, Request)> {
+        let (hold, term) = (self.hold, self.term);
+        let stays = |request: &Request| match (term, is_of_owner(request)) {
+            (TermState::Ended, true) => false,
+            (TermState::Waits, true) => true,
+            _ => hold.holds(request),
+        };
+        let (stay, go) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, request)| stays(request));
         self.waiting = stay;
         go
     }
+}
+
+/// Whether only the owner may answer a request. The others are the daemon's own: it can end without being the owner.
+const fn is_of_owner(request: &Request) -> bool {
+    !matches!(request, Request::SyncAll | Request::Stop | Request::Configure(_))
 }
 
 #[cfg(test)]
@@ -91,15 +136,32 @@ mod tests {
         let object = ObjectId(1);
         let write = || Request::SetMtime { object, mtime: UnixNanos(1), ctime: UnixNanos(1) };
         let mut held = HeldRequests::default();
-        assert!(held.take_in(RequestId(1), write()).is_some());
+        let goes = |taken| matches!(taken, TakenIn::Goes(_));
+        assert!(goes(held.take_in(RequestId(1), write())));
         assert!(held.becomes(Hold::Changes).is_empty());
-        assert!(held.take_in(RequestId(2), write()).is_none());
-        assert!(held.take_in(RequestId(3), Request::StatusBegins { object }).is_none());
-        assert!(held.take_in(RequestId(4), Request::Sync { object }).is_some());
+        assert!(!goes(held.take_in(RequestId(2), write())));
+        assert!(!goes(held.take_in(RequestId(3), Request::StatusBegins { object })));
+        assert!(goes(held.take_in(RequestId(4), Request::Sync { object })));
         let ids = |requests: Vec<(RequestId, Request)>| requests.iter().map(|(id, _)| id.0).collect::<Vec<_>>();
         assert_eq!(ids(held.becomes(Hold::Origin)), [2]);
-        assert!(held.take_in(RequestId(5), write()).is_some());
-        assert_eq!(held.len(), 1);
+        assert!(goes(held.take_in(RequestId(5), write())));
+        assert_eq!(held.changing(), 1);
         assert_eq!(ids(held.becomes(Hold::Nothing)), [3]);
+    }
+
+    #[test]
+    fn without_a_lease_all_but_the_daemons_own_requests_wait_and_once_deposed_they_fail() {
+        let object = ObjectId(1);
+        let mut held = HeldRequests::default();
+        assert!(held.term_becomes(TermState::Waits).is_empty());
+        assert!(matches!(held.take_in(RequestId(1), Request::Sync { object }), TakenIn::Waits));
+        assert!(matches!(held.take_in(RequestId(2), Request::StatusBegins { object }), TakenIn::Waits));
+        assert!(matches!(held.take_in(RequestId(3), Request::Stop), TakenIn::Goes(_)));
+        assert_eq!(held.changing(), 1);
+        assert!(held.becomes(Hold::Origin).is_empty());
+        let ids = |requests: Vec<(RequestId, Request)>| requests.iter().map(|(id, _)| id.0).collect::<Vec<_>>();
+        assert_eq!(ids(held.term_becomes(TermState::Stands)), [1], "the other waits for the origin");
+        assert_eq!(ids(held.term_becomes(TermState::Ended)), [2]);
+        assert!(matches!(held.take_in(RequestId(4), Request::Sync { object }), TakenIn::Refused));
     }
 }

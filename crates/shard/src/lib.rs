@@ -45,6 +45,7 @@ mod refused;
 mod removed;
 mod requests;
 mod stats;
+mod term;
 mod turn;
 mod write_out;
 
@@ -67,3 +68,4 @@ pub use origin::{Origin, Remains, Reopen};
 pub use recorder::Recorder;
 pub use removed::RemovedFile;
 pub use stats::{DoorStats, Latencies, ShardStats};
+pub use term::{Term, TermState, boot_clock};

@@ -19,13 +19,14 @@ use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
 use crate::alone::Alone;
 use crate::doors::Doors;
-use crate::hold::{HeldRequests, Hold};
+use crate::hold::{HeldRequests, Hold, TakenIn};
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::looking::{Awaited, Looking};
 use crate::mailbox::{DiskChange, Item, Mailbox, ShardChange};
 use crate::recorder::Recorder;
 use crate::requests::{Kind, NumberedRequests, RequestWay};
+use crate::term::{Term, TermState};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
 /// Objects of each kind in a snapshot.
@@ -36,6 +37,12 @@ const HOLDINGS: usize = 32;
 /// requests share it.
 const DOOR_PORTION: usize = 8;
 
+/// How often a shard that is not the owner looks whether it is again.
+const TERM_LOOK: Duration = Duration::from_millis(20);
+
+/// What an application hears of a host that is not the owner any more.
+const DEPOSED: Errno = Errno::STALE;
+
 /// All that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
     engine: C,
@@ -43,6 +50,9 @@ pub(crate) struct Turner<C: Core> {
     lanes: Lanes,
     requests: NumberedRequests,
     held: HeldRequests,
+    term: Arc<Term>,
+    /// Requests that fail, as another host is the owner.
+    refused: Vec<RequestId>,
     /// Notes what comes in, while a recording runs.
     recorder: Option<Box<Recorder>>,
     limits: Limits,
@@ -95,6 +105,7 @@ impl<C: Core> Turner<C> {
         lanes: Lanes,
         mailbox: Arc<Mailbox>,
         limits: Limits,
+        term: Arc<Term>,
         listeners: Listeners,
     ) -> Self {
         Self {
@@ -103,6 +114,8 @@ impl<C: Core> Turner<C> {
             lanes,
             requests: NumberedRequests::with_capacity(limits.requests),
             held: HeldRequests::default(),
+            term,
+            refused: Vec::new(),
             recorder: None,
             limits,
             inbox: Vec::with_capacity(limits.requests),
@@ -164,7 +177,10 @@ impl<C: Core> Turner<C> {
         let patience = self.looking.patience(awaited, since);
         let found = !patience.is_zero() && self.look_for(patience, since)?;
         if !found {
-            let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::at(since)).0));
+            let mut timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::at(since)).0));
+            if self.held.term() == TermState::Waits {
+                timeout = Some(timeout.map_or(TERM_LOOK, |timeout| timeout.min(TERM_LOOK)));
+            }
             self.reactor.wait(&mut self.flash_done, timeout)?;
             if self.inbox.is_empty() {
                 self.exchange();
@@ -247,6 +263,7 @@ impl<C: Core> Turner<C> {
     fn turn(&mut self) {
         self.turns += 1;
         self.engine.advance(clock::at(self.now));
+        self.look_at_term();
         self.lanes.take_finished(&mut self.origin_done);
         self.take_in_flash();
         self.take_in_origin();
@@ -256,11 +273,14 @@ impl<C: Core> Turner<C> {
                 recorder.note(&item.request, item.since);
             }
             let (id, request) = self.requests.add(item, RequestWay::Mailbox);
-            if let Some(request) = self.held.take_in(id, request) {
-                self.engine.submit(id, request);
+            match self.held.take_in(id, request) {
+                TakenIn::Goes(request) => self.engine.submit(id, request),
+                TakenIn::Waits => {}
+                TakenIn::Refused => self.refused.push(id),
             }
         }
         came += self.take_from_doors();
+        self.refuse();
         if let Some((took, expected)) = self.called.take() {
             self.alone.called(took, came > expected);
         }
@@ -320,6 +340,29 @@ impl<C: Core> Turner<C> {
         }
     }
 
+    /// Looks whether this host still is the owner. Without a lease it always is.
+    fn look_at_term(&mut self) {
+        let state = self.term.state();
+        if state == self.held.term() {
+            return;
+        }
+        for (id, request) in self.held.term_becomes(state) {
+            if state == TermState::Ended {
+                self.refused.push(id);
+            } else {
+                self.engine.submit(id, request);
+            }
+        }
+        self.refuse();
+    }
+
+    /// Answers what only the owner may serve.
+    fn refuse(&mut self) {
+        for id in std::mem::take(&mut self.refused) {
+            self.reply(id, Reply::Failed(DEPOSED), false);
+        }
+    }
+
     /// Sets what waits from now on, and goes on with what need not wait any more.
     fn hold(&mut self, hold: Hold) {
         self.lanes.hold(hold == Hold::Origin);
@@ -331,9 +374,9 @@ impl<C: Core> Turner<C> {
     }
 
     /// What the hold in force waits for.
-    const fn changes_under_way(&self) -> usize {
+    fn changes_under_way(&self) -> usize {
         match self.held.now() {
-            Hold::Nothing | Hold::Changes => self.requests.changing() - self.held.len(),
+            Hold::Nothing | Hold::Changes => self.requests.changing() - self.held.changing(),
             Hold::Origin => self.lanes.changes_under_way(),
         }
     }
@@ -349,7 +392,7 @@ impl<C: Core> Turner<C> {
         let since = self.now;
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
         let (requests, engine, held) = (&mut self.requests, &mut self.engine, &mut self.held);
-        let recorder = &mut self.recorder;
+        let (recorder, refused) = (&mut self.recorder, &mut self.refused);
         for _ in 0..ready {
             // False: other doors took the room. The door that is next comes first in the next turn.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
@@ -359,8 +402,10 @@ impl<C: Core> Turner<C> {
                 }
                 let (id, request) =
                     requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));
-                if let Some(request) = held.take_in(id, request) {
-                    engine.submit(id, request);
+                match held.take_in(id, request) {
+                    TakenIn::Goes(request) => engine.submit(id, request),
+                    TakenIn::Waits => {}
+                    TakenIn::Refused => refused.push(id),
                 }
             });
         }
