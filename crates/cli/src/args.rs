@@ -10,7 +10,7 @@ use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Processors, Reserve
 
 use crate::atomic::AtomicArgs;
 use crate::doctor::DoctorArgs;
-use crate::peer_args::{PeerArgs, PeerCommandArgs, TakeoverArgs};
+use crate::peer_args::{LeaseArgs, PeerArgs, PeerCommandArgs, TakeoverArgs};
 use crate::pool::PoolArgs;
 use crate::record::RecordArgs;
 use crate::replay::ReplayArgs;
@@ -218,6 +218,9 @@ pub struct MountArgs {
     /// The host that keeps a copy of what is dirty.
     #[command(flatten)]
     pub peer: PeerArgs,
+    /// The registry that says who owns the pool.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
     /// The size of each new flash file, such as 200G; at least 64M. Units: K, M, G, T are powers of 1024,
     /// as are KiB and so on; KB and so on are powers of 1000
     #[arg(long)]

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),
         Command::Pool(args) => pool::run(args),
-        Command::Peer(args) => peer::run(args),
+        Command::Peer(args) => peer::run(args, cli.background_child, cli.worker),
         Command::Takeover(args) => peer::takeover(args, cli.background_child, cli.worker),
         Command::Unmount(args) => unmount::run(args),
         Command::Upgrade(args) => upgrade::run(args),

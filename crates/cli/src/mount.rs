@@ -115,6 +115,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         flashes: args.flash.clone(),
         redundancy: args.redundancy,
         peer: args.peer.plan(),
+        lease: args.lease.plan(),
         owner: None,
         size: args.size,
         reserve: args.reserve,

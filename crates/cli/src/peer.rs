@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use headpond_control::{
-    Certificates, MarkerHold, OriginRoot, PeerServer, Refusal, ServerConfig, Size, Store, StoredCopy, TakenCopy,
+    Certificates, Heir, MarkerHold, OriginRoot, PeerServer, Refusal, ServerConfig, Size, Store, StoredCopy, TakenCopy,
     log_line, take_over, taken_over,
 };
 
@@ -16,7 +16,7 @@ use crate::output::{print, print_json};
 use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs};
 
 /// `headpond peer`.
-pub fn run(args: &PeerCommandArgs) -> Result<(), Refusal> {
+pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
     match &args.command {
         PeerCommand::Serve { listen, store, size, durable, certificates } => {
             let certificates = certificates.as_deref().map(Certificates::read).transpose();
@@ -34,6 +34,7 @@ pub fn run(args: &PeerCommandArgs) -> Result<(), Refusal> {
             log_line(format_args!("keeps copies in {}, and listens at {address}", store.display()));
             server.serve().map_err(failed)
         }
+        PeerCommand::Guard(args) => guard(args, background_child, worker),
         PeerCommand::Status { store, json } => {
             if !store.is_dir() {
                 return Err(Refusal::Usage(format!("there is no store at {}", store.display())));
@@ -79,6 +80,7 @@ fn mount_args(args: &TakeoverArgs, copy: PathBuf) -> Result<MountArgs, Refusal> 
     if let Some(log) = &args.log {
         line.extend(["--log".into(), log.into()]);
     }
+    line.extend(args.lease.words());
     line.extend(["--".into(), args.origin.clone().into(), args.mountpoint.clone().into()]);
     match Cli::try_parse_from(line).map(|cli| cli.command) {
         Ok(Command::Mount(args)) => Ok(*args),
@@ -87,9 +89,9 @@ fn mount_args(args: &TakeoverArgs, copy: PathBuf) -> Result<MountArgs, Refusal> 
     }
 }
 
-/// `headpond takeover`: raises the owner's number, and mounts the copy.
+/// `headpond takeover`: becomes the owner, and mounts the copy.
 pub fn takeover(args: &TakeoverArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
-    if !args.old_owner_is_dead {
+    if args.guard().is_none() && !args.old_owner_is_dead {
         return Err(Refusal::Usage(format!(
             "takeover: is the old owner dead, or cut off from {}? Nothing was changed.\n  \
              The peer's store will refuse it, but nothing here keeps it from writing to the origin, and two hosts that \
@@ -97,15 +99,36 @@ pub fn takeover(args: &TakeoverArgs, background_child: bool, worker: bool) -> Re
             args.origin.display()
         )));
     }
-    if !worker && !background_child {
+    if !worker && !background_child && args.guard().is_none() {
         // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
         MarkerHold::take(&Arc::new(OriginRoot::open(&args.origin)?))?;
     }
+    mount_as(args, Heir::Operator, background_child, worker)
+}
+
+/// `headpond peer guard`: the same, once there is no owner.
+pub fn guard(args: &TakeoverArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
+    if args.guard().is_none() {
+        let why = "peer guard: nothing says when the owner is gone. Give the registry: --registry http://HOST:PORT";
+        return Err(Refusal::Usage(why.to_owned()));
+    }
+    // A typing error shows now, and not at the time of need.
+    OriginRoot::open(&args.origin)?;
+    Store::open(&args.store).map_err(|error| Refusal::Usage(error.to_string()))?;
+    mount_as(args, Heir::Guard, background_child, worker)
+}
+
+fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: bool) -> Result<(), Refusal> {
+    let usage = |error: headpond_control::StoreError| Refusal::Usage(error.to_string());
     // The holder does it before each of its workers is there. A worker goes on with what that one has.
-    let taken = if worker { taken_over } else { take_over };
-    let taken = taken(&args.store, args.pool.as_deref());
-    let TakenCopy { path, pool, owner } = taken.map_err(|error| Refusal::Usage(error.to_string()))?;
-    if !worker && !background_child {
+    let is_first = !worker && !background_child;
+    let taken = match args.guard() {
+        Some(guard) if is_first => guard.become_owner(heir)?,
+        None if !worker => take_over(&args.store, args.pool.as_deref()).map_err(usage)?,
+        _ => taken_over(&args.store, args.pool.as_deref()).map_err(usage)?,
+    };
+    let TakenCopy { path, pool, owner } = taken;
+    if is_first {
         log_line(format_args!("pool {pool}: this host is the owner from now on, with owner's number {owner}"));
     }
     let mount = mount_args(args, path)?;

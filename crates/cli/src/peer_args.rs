@@ -1,9 +1,11 @@
 //! The command lines of `headpond peer` and `headpond takeover`, and the options that name a peer.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use headpond_control::{PeerAddress, PeerPlan, Refusal, Size};
+use headpond_control::{EtcdAddress, GuardPlan, LeasePlan, PeerAddress, PeerPlan, Refusal, Size};
 
 /// Which host keeps a copy.
 #[derive(Args, Clone, Debug, Default)]
@@ -38,6 +40,55 @@ impl PeerArgs {
             *dir = std::path::absolute(&*dir).map_err(|error| Refusal::from_io("find", dir, error))?;
         }
         Ok(plan)
+    }
+}
+
+/// Which registry says who owns the pool.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LeaseArgs {
+    /// The registry that says which host owns the pool, under a lease: etcd, with the addresses of all its machines. An
+    /// owner whose lease may be over stands still (docs/copies.md)
+    #[arg(long, value_name = "http://HOST:PORT", value_delimiter = ',')]
+    pub registry: Vec<EtcdAddress>,
+    /// This host's certificates for a registry with https: ca.pem, certificate.pem and key.pem
+    #[arg(long, value_name = "DIR", requires = "registry")]
+    pub registry_certificates: Option<PathBuf>,
+    /// How long a lease is, in seconds, 3 to 60. So long after an owner's death nobody takes over [default: 5]
+    #[arg(long, value_name = "SECONDS", requires = "registry", value_parser = clap::value_parser!(u64).range(3..=60))]
+    pub lease_seconds: Option<u64>,
+    /// This host's name in the registry; each host that may own the pool needs another [default: the host's name]
+    #[arg(long, value_name = "NAME", requires = "registry")]
+    pub node: Option<String>,
+}
+
+/// How long a lease is, unless one says so.
+const LEASE_SECONDS: u64 = 5;
+
+impl LeaseArgs {
+    /// As the control plane takes it.
+    pub fn plan(&self) -> Option<LeasePlan> {
+        let Self { registry, registry_certificates, lease_seconds, node } = self.clone();
+        let certificates = registry_certificates;
+        let seconds = lease_seconds.unwrap_or(LEASE_SECONDS);
+        (!registry.is_empty()).then_some(LeasePlan { registry, certificates, seconds, node })
+    }
+
+    /// As words of another command line.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut line: Vec<OsString> = Vec::new();
+        for address in &self.registry {
+            line.extend(["--registry".into(), address.to_string().into()]);
+        }
+        if let Some(dir) = &self.registry_certificates {
+            line.extend(["--registry-certificates".into(), dir.into()]);
+        }
+        if let Some(seconds) = self.lease_seconds {
+            line.extend(["--lease-seconds".into(), seconds.to_string().into()]);
+        }
+        if let Some(node) = &self.node {
+            line.extend(["--node".into(), node.into()]);
+        }
+        line
     }
 }
 
@@ -80,6 +131,8 @@ pub enum PeerCommand {
         #[arg(long, value_name = "DIR")]
         certificates: Option<PathBuf>,
     },
+    /// Wait until a pool whose copy is here has no owner any more, and take it over: mount it, in this process
+    Guard(TakeoverArgs),
     /// Show what is kept: for each pool its owner's number, its size, and when its owner was last connected
     Status {
         /// The directory of the copies
@@ -94,7 +147,16 @@ pub enum PeerCommand {
 /// The arguments of `headpond takeover`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond takeover /slow/mysql /var/lib/mysql --store /nvme/copies --old-owner-is-dead --background --allow-other
+  By hand, where nothing but you knows that the old owner is dead:
+    headpond takeover /slow/mysql /var/lib/mysql --store /nvme/copies --old-owner-is-dead --background --allow-other
+
+  By hand, where a registry knows:
+    headpond takeover /slow/mysql /var/lib/mysql --store /nvme/copies --registry http://etcd1:2379 \\
+      --fence /etc/headpond/fence --background --allow-other
+
+  By itself, once the owner's lease is gone:
+    headpond peer guard /slow/mysql /var/lib/mysql --store /nvme/copies --registry http://etcd1:2379 \\
+      --fence /etc/headpond/fence --allow-other
 
 docs/copies.md has the whole way, and how to go back.")]
 pub struct TakeoverArgs {
@@ -108,9 +170,19 @@ pub struct TakeoverArgs {
     /// Which pool, if the store keeps several
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
-    /// You know that the old owner is dead, or cannot reach the origin any more. Two hosts that write to one origin
-    /// destroy it, and nothing here keeps the old one from it
-    #[arg(long)]
+    /// The registry that says whether the pool has an owner.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// A program that keeps the old owner from the origin: its NFS export, its reservation, its power. Its arguments:
+    /// pool, old node, new node, new owner's number, origin. Status 0: the old node cannot write there any more
+    #[arg(long, value_name = "PROGRAM", requires = "registry")]
+    pub fence: Option<PathBuf>,
+    /// Without --fence: how many seconds the old owner's writes have to reach the origin, once its lease is gone
+    #[arg(long, value_name = "SECONDS", requires = "registry", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    pub grace: u64,
+    /// Without --registry: you know that the old owner is dead, or cannot reach the origin any more. Two hosts that write
+    /// to one origin destroy it, and nothing here keeps the old one from it
+    #[arg(long, conflicts_with = "registry")]
     pub old_owner_is_dead: bool,
     /// Return as soon as the mount is ready, and serve it in the background
     #[arg(long)]
@@ -121,4 +193,19 @@ pub struct TakeoverArgs {
     /// Let other users in, with the usual checks of permissions
     #[arg(long)]
     pub allow_other: bool,
+}
+
+impl TakeoverArgs {
+    /// What to watch, and how to take over; none without a registry.
+    pub fn guard(&self) -> Option<GuardPlan> {
+        let Self { store, pool, origin, fence, .. } = self;
+        self.lease.plan().map(|lease| GuardPlan {
+            lease,
+            store: store.clone(),
+            pool: pool.clone(),
+            origin: origin.clone(),
+            fence: fence.clone(),
+            grace: Duration::from_secs(self.grace),
+        })
+    }
 }

@@ -7,11 +7,13 @@
 //!   has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 //!
-//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `process`, `peers`,
-//! `devices`, `origin`, `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
+//! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `process`, `deposed`,
+//! `peers`, `leases`, `devices`, `origin`, `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
 
+mod deposed;
 mod devices;
 mod history;
+mod leases;
 mod life;
 mod mounts;
 mod numbers;
@@ -34,6 +36,8 @@ pub use headpond_copies::{
 };
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
 pub use headpond_holder::has_ended;
+pub use headpond_registry::EtcdAddress;
+pub use leases::{GuardPlan, Heir, LeasePlan};
 pub use life::{Ended, Running, Succession, hold_mount, shared_layout};
 pub use mounts::{
     CheckedPlaces, Detach, FS_TYPE, Holder, ListedMount, describe as describe_holders, detach, holders, mounted_on,

@@ -1,10 +1,7 @@
-//! The peer of a pool: how an owner reaches it, and what it means if another host has the pool by now.
-//!
-//! Invariant: once a peer has said that this host is deposed, no change of the origin begins, and no list of members is
-//! told beside it: so no sync that waits for that list is answered.
+//! The peer of a pool: how an owner reaches it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use headpond_base::PoolId;
 use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PeerAddress};
@@ -13,6 +10,7 @@ use headpond_format::{MemberName, Superblock};
 use headpond_peer::{Hello, PROTOCOL, Reason};
 use serde::{Deserialize, Serialize};
 
+use crate::deposed::Deposed;
 use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 
@@ -35,35 +33,6 @@ pub(crate) struct Asking {
     pub(crate) pool: PoolId,
     pub(crate) owner: u64,
     pub(crate) epoch: u64,
-}
-
-/// Whether a peer said that another host has the pool. Clones are the same.
-#[derive(Clone, Default)]
-pub(crate) struct Deposed(Arc<Said>);
-
-#[derive(Default)]
-struct Said {
-    what: OnceLock<String>,
-    then: OnceLock<Box<dyn Fn() + Send + Sync>>,
-}
-
-impl Deposed {
-    /// What was said, if anything.
-    pub(crate) fn said(&self) -> Option<&str> {
-        self.0.what.get().map(String::as_str)
-    }
-
-    /// What happens when it is said.
-    pub(crate) fn then(&self, act: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.then.set(Box::new(act));
-    }
-
-    fn say(&self, what: String) {
-        let _ = self.0.what.set(what);
-        if let Some(act) = self.0.then.get() {
-            act();
-        }
-    }
 }
 
 /// Why there is no copy at a peer.
@@ -114,7 +83,7 @@ impl PeerPlan {
         let when_ended = move |end: &LinkEnd| {
             log_line(format_args!("peer {shown}: {end}"));
             if let LinkEnd::Deposed(_) = end {
-                deposed.say(end.to_string());
+                deposed.say(format!("its peer says that {end}"));
             }
         };
         match Link::connect(&address, certificates.as_ref(), &hello, when_ended) {

@@ -23,6 +23,7 @@ mod full;
 mod images;
 #[path = "../../../base/tests/lacking/mod.rs"]
 mod lacking;
+mod leases;
 mod life;
 mod loop_device;
 mod meanwhile;

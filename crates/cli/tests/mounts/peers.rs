@@ -17,9 +17,9 @@ use crate::pond::{Pond, SIZE, headpond, pattern, run, wait_until, write_and_sync
 use crate::several_devices::{EndAtLast, fault, pool, pool_status, write_and_verify};
 
 /// A `headpond peer serve`.
-struct Peer {
+pub struct Peer {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Peer {
@@ -39,11 +39,11 @@ impl Peer {
     }
 
     /// At a unix socket.
-    fn here(pond: &Pond) -> Self {
+    pub fn here(pond: &Pond) -> Self {
         Self::start(pond, &format!("unix:{}", pond.at("peer").display()), &[])
     }
 
-    fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 }
@@ -74,7 +74,7 @@ fn certificates(dir: &Path) -> PathBuf {
 }
 
 /// Appends records and syncs each, until it cannot. Counts those whose sync was answered.
-fn append(path: &Path, synced: &AtomicU64) {
+pub fn append(path: &Path, synced: &AtomicU64) {
     let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) else { return };
     for number in 1.. {
         let record = pattern(4096, number);
@@ -86,7 +86,7 @@ fn append(path: &Path, synced: &AtomicU64) {
 }
 
 /// How many records of a ledger are there, one behind the other.
-fn records(path: &Path) -> u64 {
+pub fn records(path: &Path) -> u64 {
     let Ok(held) = fs::read(path) else { return 0 };
     (1..).zip(held.chunks(4096)).take_while(|(number, record)| **record == pattern(4096, *number)[..]).count() as u64
 }

@@ -162,6 +162,14 @@ impl Pond {
         kill_with_workers(&mut self.daemons[daemon]);
     }
 
+    /// A signal for the holder and the worker.
+    pub fn signal_both(&self, daemon: usize, signal: &str) {
+        let holder = self.daemons[daemon].id();
+        for process in [holder].into_iter().chain(children(holder)) {
+            assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+        }
+    }
+
     /// SIGKILL for the worker alone.
     pub fn kill_worker(&self, daemon: usize) {
         for worker in children(self.daemons[daemon].id()) {

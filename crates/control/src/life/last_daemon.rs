@@ -31,11 +31,12 @@ const STUCK: Duration = Duration::from_secs(60);
 /// How often it says how much is left.
 const WORD: Duration = Duration::from_secs(1);
 
-/// Takes the origin, as soon as its last daemon has ended.
-pub(crate) fn take_marker(origin: &Arc<OriginRoot>) -> Result<MarkerHold, Refusal> {
+/// Takes the origin, as soon as its last daemon has ended. One that has the pool's lease, as an owner of this number,
+/// does not wait for one that was deposed.
+pub(crate) fn take_marker(origin: &Arc<OriginRoot>, owner: Option<u64>) -> Result<MarkerHold, Refusal> {
     let mut wait = Wait::new(origin.path());
     loop {
-        match MarkerHold::take(origin) {
+        match MarkerHold::take_as(origin, owner) {
             Err(refusal @ Refusal::OriginInUse { .. }) => {
                 if !wait.goes_on() {
                     return Err(refusal);

@@ -27,16 +27,17 @@ use super::beat::keep_beating;
 use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use super::succession::Left;
+use crate::deposed::Deposed;
 use crate::devices::PoolDevices;
 use crate::history::History;
+use crate::leases::{KeptLease, Tenure};
 use crate::origin::OriginRoot;
 use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
     MarkerState, MountClaim, ObsoleteNote, SharedMarker, keep_up, keep_watch,
 };
-use crate::peers::Deposed;
 use crate::pool::{
-    ArenaTail, Beside, DirtyFile, HeldFlashes, Inherited, NamelessFiles, Ready, Superblocks, make_ready,
+    ArenaTail, Beside, DirtyFile, HeldFlashes, Inherited, NamelessFiles, Ready, Superblocks, known_members, make_ready,
 };
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
@@ -63,6 +64,7 @@ pub(crate) struct FoundPool<'a> {
     had_failed: bool,
     flash: HeldFlashes,
     deposed: Deposed,
+    lease: Option<KeptLease>,
     ready: Ready,
     live: LiveSettings,
     devices: PoolDevices,
@@ -85,6 +87,7 @@ pub(crate) struct Inheritance<'a> {
 /// A pool in use. Requests come in through its handle, and through the doors that are attached to the handle.
 pub(crate) struct RunningPool {
     handle: Handle,
+    lease: Option<KeptLease>,
     root: Arc<OriginRoot>,
     gate: Arc<Gate>,
     started: Option<StartedPool>,
@@ -127,7 +130,7 @@ impl<'a> FoundPool<'a> {
         let kept = left.and_then(Left::origin_lock).map(|lock| MarkerHold::take_over(root, lock)).transpose()?;
         let marker = match kept.flatten() {
             Some(marker) => marker,
-            None => take_marker(root)?,
+            None => take_marker(root, plan.owner.filter(|_| plan.lease.is_some()))?,
         };
         waiting.on(Step::Origin("the files"));
         let found = match marker.read() {
@@ -141,6 +144,14 @@ impl<'a> FoundPool<'a> {
         };
         let mut flash = flash.beating(beat);
         let deposed = Deposed::default();
+        // Before anything is changed, and before a long recovery.
+        let tenure = flash.newest().filter(|_| !plan.format).map(|newest| Tenure {
+            pool: newest.pool,
+            owner: plan.owner.unwrap_or(newest.owner.0),
+            members: known_members(&newest),
+        });
+        let lease = plan.lease.as_ref().zip(tenure);
+        let mut lease = lease.map(|(lease, tenure)| KeptLease::take(lease, tenure, &deposed)).transpose()?;
         if let Some(peer) = plan.peer.as_ref().filter(|_| !plan.format) {
             flash.invite(peer, &deposed)?;
         }
@@ -156,6 +167,10 @@ impl<'a> FoundPool<'a> {
         let awaited = AwaitedNote { marker: found.as_ref(), durable: durable.as_ref() };
         let beside = Beside { awaited, failure: failure.as_ref() };
         let mut ready = make_ready(&mut flash, root, &beside, plan, inherited, waiting)?;
+        if let Some(plan) = plan.lease.as_ref().filter(|_| lease.is_none()) {
+            let tenure = Tenure { pool: ready.pool, owner: ready.owner, members: ready.members_generation };
+            lease = Some(KeptLease::take(plan, tenure, &deposed)?);
+        }
         let devices = flash.devices(&ready.recovered.superblock().members)?;
         for member in found.iter().flat_map(|marker: &Marker| &marker.members) {
             if !devices.has(MemberId(member.member)) {
@@ -179,6 +194,7 @@ impl<'a> FoundPool<'a> {
             had_failed,
             flash,
             deposed,
+            lease,
             ready,
             live,
             devices,
@@ -192,7 +208,9 @@ impl<'a> FoundPool<'a> {
         mountpoint: Option<&Path>,
         waiting: &Waiting,
     ) -> Result<(RunningPool, OpenedPool), Refusal> {
-        let Self { plan, root, marker, found, durable, obsolete, mut flash, deposed, mut ready, live, .. } = self;
+        let Self {
+            plan, root, marker, found, durable, obsolete, mut flash, deposed, mut lease, mut ready, live, ..
+        } = self;
         let (reactor, faults) = with_faults(flash.start(plan.backend)?, plan.fault.as_ref());
         if plan.backend == Backend::Auto && reactor.name() == "psync" {
             ready.notes.push(WITHOUT_RING.to_owned());
@@ -216,7 +234,7 @@ impl<'a> FoundPool<'a> {
         };
         name_devices(&mut claim, &self.devices);
         let own = MountClaim::new(&marker, &claim, root.path().to_owned(), deposed.clone());
-        let gate = Arc::new(Gate::new(Arc::new(own)));
+        let gate = Arc::new(Gate::new(Arc::new(own)).within(deposed.term().clone()));
         let doubted = Arc::downgrade(&gate);
         deposed.then(move || {
             if let Some(gate) = doubted.upgrade() {
@@ -224,7 +242,9 @@ impl<'a> FoundPool<'a> {
             }
         });
         let shared = marker.share(claim.clone());
-        let origin = open_origin(&root, plan, obsolete.clone(), &shared, gate.clone(), self.budget, &self.devices)?;
+        let tell = tell_members(&shared, &self.devices, lease.as_ref());
+        let pool = ready.pool.to_string();
+        let origin = open_origin(&root, plan, (obsolete.clone(), pool), tell, gate.clone(), self.budget)?;
         waiting.on(Step::Origin("the files"));
         let dirty_files = ready.files.len() as u64;
         for DirtyFile { object, found, file, has_name } in ready.files {
@@ -261,12 +281,12 @@ impl<'a> FoundPool<'a> {
             missing: ready.recovered.missing().to_vec(),
             owner: ready.owner,
             epoch: ready.recovered.epoch().0,
-            deposed,
+            deposed: deposed.clone(),
         };
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let failed = |doing: &str, error| Refusal::Failed { doing: doing.to_owned(), error };
-        let handle = Shard::start(engine, reactor, origin, Limits::default())
+        let handle = Shard::start_for(engine, reactor, origin, Limits::default(), deposed.term().clone())
             .map_err(|error| failed("start the shard's threads", error))?;
         if let Some(beat) = self.beat {
             // A large map is written for as long as that takes.
@@ -281,8 +301,12 @@ impl<'a> FoundPool<'a> {
         let watch = keep_watch(gate.clone()).map_err(|error| failed("start the watch of the claim", error))?;
         let keep = keep_up(note.clone(), handle.clone(), gate.clone())
             .map_err(|error| failed("start the thread of the note beside the origin", error))?;
+        if let Some(lease) = &mut lease {
+            lease.is_in_use();
+        }
         let pool = RunningPool {
             handle,
+            lease,
             root,
             gate,
             started: Some(started),
@@ -360,6 +384,9 @@ impl RunningPool {
         let mut ended = ending.end(flush);
         ending.settle_marker(self.beside, &Superblocks::of(self.devices.clone()), &mut ended);
         drop(self.keeping);
+        if let Some(lease) = self.lease {
+            lease.leave(None);
+        }
         ended
     }
 }
@@ -433,27 +460,37 @@ pub(crate) fn duplicate(root: &OriginRoot) -> std::io::Result<OwnedFd> {
     root.as_fd().try_clone_to_owned()
 }
 
+/// Tells of a new list of members, durably, wherever one looks for it: then a sync that waits for it is answered.
+fn tell_members(
+    marker: &SharedMarker,
+    devices: &PoolDevices,
+    lease: Option<&KeptLease>,
+) -> Box<dyn Fn(u64) -> std::io::Result<()> + Send + Sync> {
+    let (marker, devices) = (marker.clone(), devices.clone());
+    let registry = lease.map(KeptLease::teller);
+    Box::new(move |generation| {
+        marker.change(|marker| {
+            name_devices(marker, &devices);
+            marker.members_generation = generation;
+        })?;
+        registry.as_ref().map_or(Ok(()), |tell| tell(generation))
+    })
+}
+
+/// The origin's files, behind the gate. If the pool fails, a note says so under the pool's name.
 fn open_origin(
     root: &OriginRoot,
     plan: &PoolPlan,
-    obsolete: ObsoleteNote,
-    marker: &SharedMarker,
+    (obsolete, pool): (ObsoleteNote, String),
+    tell_members: Box<dyn Fn(u64) -> std::io::Result<()> + Send + Sync>,
     gate: Arc<Gate>,
     budget: Budget,
-    devices: &PoolDevices,
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
     let files = duplicate(root).and_then(|root| FileOrigin::below_within(root, budget)).map_err(failed)?;
     files.guard(gate);
-    let pool = marker.now().pool;
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
-    let (marker, devices) = (marker.clone(), devices.clone());
-    files.when_members_change(Box::new(move |generation| {
-        marker.change(|marker| {
-            name_devices(marker, &devices);
-            marker.members_generation = generation;
-        })
-    }));
+    files.when_members_change(tell_members);
     Ok(match &plan.origin_layer {
         Some(layer) => layer.put_before(files),
         None => Arc::new(files),
@@ -480,6 +517,7 @@ mod tests {
             origin: dir.join("origin"),
             flashes: vec![dir.join("flash")],
             peer: None,
+            lease: None,
             owner: None,
             redundancy: None,
             size: Some(Size(64 << 20)),

@@ -192,6 +192,15 @@ impl MarkerHold {
     /// [`Refusal::OriginInUse`] if another process has the origin; the marker names that process if it can.
     /// [`Refusal::BesideNotOurs`] if what lies there is not headpond's.
     pub fn take(root: &Arc<OriginRoot>) -> Result<Self, Refusal> {
+        Self::take_as(root, None)
+    }
+
+    /// The same for an owner of this number, if there is one. A host that was deposed may keep its lock for ever: it is
+    /// stopped, say. Who has the pool's lease, and a larger number than the marker has, takes that lock's place.
+    ///
+    /// # Errors
+    /// Those of [`MarkerHold::take`].
+    pub(crate) fn take_as(root: &Arc<OriginRoot>, owner: Option<u64>) -> Result<Self, Refusal> {
         // The last holder may remove lock and directory at any moment: then look again.
         for _ in 0..ATTEMPTS {
             let dir = BesideDir::make(root)?;
@@ -206,7 +215,14 @@ impl MarkerHold {
             };
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(in_use(root)),
+                Err(Errno::WOULDBLOCK) => {
+                    let deposed = Marker::read(&dir)?.is_some_and(|marker| Some(marker.owner) < owner);
+                    if !deposed {
+                        return Err(in_use(root));
+                    }
+                    dir.remove(LOCK).map_err(|error| Refusal::from_io("remove", &path, error))?;
+                    continue;
+                }
                 Err(error) => return Err(Refusal::from_io("lock", &path, error)),
             }
             if dir.names(LOCK, &lock) && dir.is_in_place() {

@@ -12,7 +12,7 @@ use headpond_shard::{Gate, LookResult, OriginClaim};
 
 use super::lease::LockState;
 use super::marker::{ClaimWatch, Marker, MarkerHold, MarkerStanding, MarkerState};
-use crate::peers::Deposed;
+use crate::deposed::Deposed;
 use crate::refusal::Refusal;
 
 /// The claim of a mount.
@@ -48,7 +48,7 @@ impl MountClaim {
 impl OriginClaim for MountClaim {
     fn look(&self) -> LookResult {
         if let Some(said) = self.deposed.said() {
-            return self.lost(&format!("its peer says that {said}"));
+            return self.lost(said);
         }
         let held = self.lock.look();
         match self.watch.look() {

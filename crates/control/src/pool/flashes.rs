@@ -15,8 +15,9 @@ use headpond_format::{MemberState, Members, Superblock};
 use headpond_shard::FlashReader;
 
 use super::flash::{FlashContent, HeldFlash, refusal};
+use crate::deposed::Deposed;
 use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
-use crate::peers::{Asking, Deposed, PeerPlan, PeerTrouble};
+use crate::peers::{Asking, PeerPlan, PeerTrouble};
 use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::reserve::Reserve;
@@ -114,17 +115,22 @@ impl HeldFlashes {
         Ok(Self { inherited: true, ..Self::of(held.collect::<Result<_, _>>()?, Vec::new()) })
     }
 
+    /// The newest superblock, if the devices are those of a pool.
+    pub(crate) fn newest(&self) -> Option<Box<Superblock>> {
+        let known = self.held.iter().filter_map(|flash| match flash.recognise() {
+            Ok(FlashContent::Pool(superblock)) => Some(superblock),
+            _ => None,
+        });
+        known.max_by_key(|superblock| (superblock.epoch, superblock.counter))
+    }
+
     /// Connects with the peer that has a copy of the pool, if the pool has one at a peer. A peer that cannot be had is
     /// as good as a missing device.
     ///
     /// # Errors
     /// If the peer says that another host has the pool.
     pub(crate) fn invite(&mut self, peer: &PeerPlan, deposed: &Deposed) -> Result<(), Refusal> {
-        let known = self.held.iter().filter_map(|flash| match flash.recognise() {
-            Ok(FlashContent::Pool(superblock)) => Some(superblock),
-            _ => None,
-        });
-        let Some(newest) = known.max_by_key(|superblock| (superblock.epoch, superblock.counter)) else { return Ok(()) };
+        let Some(newest) = self.newest() else { return Ok(()) };
         match peer.find(Asking::with(&newest), deposed) {
             Err(PeerTrouble::Deposed(refusal)) => return Err(refusal),
             // Who is no member is asked whose the pool is, and for nothing else.

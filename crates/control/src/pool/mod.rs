@@ -13,6 +13,6 @@ pub(crate) use arena_tail::ArenaTail;
 pub(crate) use flash::Superblocks;
 pub use flash::{FlashContent, HeldFlash};
 pub(crate) use flashes::HeldFlashes;
-pub(crate) use recovery::{Beside, DirtyFile, Inherited, Ready, make_ready};
+pub(crate) use recovery::{Beside, DirtyFile, Inherited, Ready, known_members, make_ready};
 pub(crate) use resolve::NamelessFiles;
 pub use resolve::{OriginFile, Wanted};

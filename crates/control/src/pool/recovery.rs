@@ -15,7 +15,9 @@ use headpond_base::{BLOCK_U64, CacheMode, MemberId, ObjectId, OwnerNumber, PoolI
 use headpond_engine::{
     Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
-use headpond_format::{Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Witness};
+use headpond_format::{
+    Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Superblock, Witness,
+};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 
 use super::flashes::{FlashesContent, HeldFlashes};
@@ -232,10 +234,15 @@ pub(crate) fn make_ready(
     }
     let superblock = recovered.superblock();
     let (pool, mode, owner) = (superblock.pool, superblock.mode, superblock.owner.0);
-    let members_generation = if superblock.members.given() > 1 { superblock.members.generation() } else { 0 };
+    let members_generation = known_members(superblock);
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
     Ok(Ready { recovered, pool, key, mode, members_generation, files, known, kept_times, claim, owner, notes })
+}
+
+/// The generation of a pool's list of members. 0 for a pool that has had one device only.
+pub(crate) fn known_members(superblock: &Superblock) -> u64 {
+    if superblock.members.given() > 1 { superblock.members.generation() } else { 0 }
 }
 
 /// Whose the pool is, and how far its data counts.

@@ -66,6 +66,8 @@ pub enum ExitStatus {
     NotOnePool = 44,
     /// Another host has taken over the pool.
     Deposed = 45,
+    /// Another host owns the pool now.
+    OwnedElsewhere = 46,
     /// Dirty data of files that others changed at the origin.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
@@ -86,11 +88,13 @@ pub enum ExitStatus {
     NotFrozen = 75,
     /// Damaged data that neither the origin nor another device has.
     DirtyLost = 76,
+    /// The registry of owners does not answer.
+    RegistryAway = 77,
 }
 
 impl ExitStatus {
     /// All statuses with their meanings, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 39] = [
+    pub const TABLE: [(Self, &'static str); 41] = [
         (Self::Done, "done"),
         (Self::Failed, "failed; the message says why"),
         (Self::Usage, "the command line is wrong"),
@@ -120,6 +124,7 @@ impl ExitStatus {
         (Self::MemberMissing, "a device of the pool is missing, and has what no other device has"),
         (Self::NotOnePool, "the devices are not one pool: of several pools, copies, or used without each other"),
         (Self::Deposed, "another host has taken over the pool"),
+        (Self::OwnedElsewhere, "another host owns the pool, by its lease"),
         (Self::Conflict, "files with dirty data changed at the origin (decide with --keep-pool or --keep-origin)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),
@@ -130,6 +135,7 @@ impl ExitStatus {
         (Self::NoAnswer, "the daemon does not answer"),
         (Self::NotFrozen, "the origin was not frozen to the end of the command: do not trust the snapshot"),
         (Self::DirtyLost, "a scrub found damaged data that neither the origin nor another device has"),
+        (Self::RegistryAway, "the registry of owners does not answer, or what it keeps cannot be read"),
     ];
 
     /// The number that the process ends with.

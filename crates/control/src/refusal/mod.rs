@@ -212,6 +212,18 @@ pub enum Refusal {
         /// Its class: one of those for pools.
         status: ExitStatus,
     },
+    /// The registry says that this host may not own the pool, or says nothing.
+    #[error("pool {pool}: {what}\n  Nothing was changed. {advice}")]
+    Owner {
+        /// The pool.
+        pool: String,
+        /// What the registry says.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+        /// Its class.
+        status: ExitStatus,
+    },
     /// Dirty data of files that others changed at the origin.
     #[error("{0}")]
     Conflict(Conflicts),
@@ -334,7 +346,10 @@ impl Refusal {
             Self::FlashDirtyElsewhere { .. } => ExitStatus::FlashDirtyElsewhere,
             Self::FlashTooSmall { .. } => ExitStatus::FlashTooSmall,
             Self::FlashNoSpace { .. } => ExitStatus::FlashNoSpace,
-            Self::Pool { status, .. } | Self::OriginNested { status, .. } | Self::Relayed { status, .. } => *status,
+            Self::Pool { status, .. }
+            | Self::Owner { status, .. }
+            | Self::OriginNested { status, .. }
+            | Self::Relayed { status, .. } => *status,
             Self::Conflict(_) => ExitStatus::Conflict,
             Self::NoFuse { .. } => ExitStatus::NoFuse,
             Self::NoPermission { .. } => ExitStatus::NoPermission,

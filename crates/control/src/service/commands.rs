@@ -479,6 +479,7 @@ impl Service {
             origin_syncs: engine.origin_syncs,
             origin_silent_seconds: self.origin_silent_seconds(),
             claim_lost: self.gate.lost().unwrap_or_default().to_owned(),
+            lease: self.members.lease().to_owned(),
             flash_reads: engine.flash_reads,
             flash_writes: engine.flash_writes,
             flash_read_bytes: engine.flash_read_bytes,

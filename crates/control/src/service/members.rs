@@ -17,13 +17,14 @@ use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
 use headpond_device::Fill;
 use headpond_engine::{MemberShown, MembersChange, Reply, Request};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
-use headpond_shard::{Handle, ShardStats};
+use headpond_shard::{Handle, ShardStats, TermState};
 
 use super::device_events::DeviceEvents;
+use crate::deposed::Deposed;
 use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
 use crate::history::History;
 use crate::ownership::{Marker, MarkerMember, SharedMarker};
-use crate::peers::{Asking, Deposed, PeerPlan, PeerTrouble};
+use crate::peers::{Asking, PeerPlan, PeerTrouble};
 use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
 use crate::random::random;
@@ -226,6 +227,16 @@ impl PoolMembers {
             (MemberState::InUse, true) => SeenState::Online,
             (MemberState::Emptied, true) => SeenState::Removing,
             _ => SeenState::Faulted,
+        }
+    }
+
+    /// The lease of this use: `held`, `waiting` or empty.
+    pub(crate) fn lease(&self) -> &'static str {
+        let term = self.deposed.term();
+        match (term.is_leased(), term.state()) {
+            (true, TermState::Stands) => "held",
+            (true, TermState::Waits) => "waiting",
+            _ => "",
         }
     }
 

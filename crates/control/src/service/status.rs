@@ -86,6 +86,10 @@ pub struct Status {
     pub origin_silent_seconds: u64,
     /// Which headpond has taken the origin over, and what to do. Empty while this mount has it.
     pub claim_lost: String,
+    /// The lease by which this host owns the pool: `held`, or `waiting` while it is not renewed and the mount stands
+    /// still. Empty without a lease, and once another host owns the pool.
+    #[serde(default)]
+    pub lease: String,
     /// Reads from flash.
     pub flash_reads: u64,
     /// Writes to flash.
@@ -135,6 +139,9 @@ impl fmt::Display for Status {
         row("origin", &self.origin.display().to_string())?;
         if !self.claim_lost.is_empty() {
             row("LOST", &self.claim_lost)?;
+        }
+        if self.lease == "waiting" {
+            row("WAITING", "the lease is not renewed, so the mount stands still. Does the registry answer?")?;
         }
         if self.origin_silent_seconds > 0 {
             let silent = clock::duration(self.origin_silent_seconds);

@@ -9,6 +9,7 @@ use headpond_base::{CacheMode, Redundancy};
 use headpond_device::{Backend, FaultPlan, Fill};
 use headpond_shard::{FileOrigin, Origin};
 
+use crate::leases::LeasePlan;
 use crate::peers::PeerPlan;
 use crate::refusal::{Decisions, Refusal};
 use crate::reserve::Reserve;
@@ -23,6 +24,8 @@ pub struct PoolPlan {
     pub flashes: Vec<PathBuf>,
     /// The host that keeps a copy of what is dirty.
     pub peer: Option<PeerPlan>,
+    /// The registry that says who owns the pool.
+    pub lease: Option<LeasePlan>,
     /// The owner's number that this host has from now on: it takes the pool over.
     pub owner: Option<u64>,
     /// The size of each file that is made.
@@ -101,7 +104,8 @@ impl MountPlan {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         let certificates = self.pool.peer.as_mut().and_then(|peer| peer.certificates.as_mut());
-        let others = [self.pool.config.as_mut(), self.http_token.as_mut(), certificates];
+        let registry = self.pool.lease.as_mut().and_then(|lease| lease.certificates.as_mut());
+        let others = [self.pool.config.as_mut(), self.http_token.as_mut(), certificates, registry];
         for path in others.into_iter().flatten() {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
