@@ -28,6 +28,24 @@ pub struct OwnerRecord {
     pub left: bool,
     /// The node to which the owner has given the pool.
     pub handed_to: Option<String>,
+    /// Nodes that owned the pool before, and that may still write to the origin: whoever took it from them was to fence
+    /// them, and has not got that far. Who serves has fenced them all.
+    pub unfenced: Vec<String>,
+}
+
+impl OwnerRecord {
+    /// The record of a node that takes the pool over from this one. It names all that are to be fenced, however often
+    /// that was begun: a take-over may end at any step, and another host, or the same one, begins it again.
+    #[must_use]
+    pub fn taken_over(&self, node: &Node, owner: u64, in_order: bool) -> Self {
+        let mut unfenced = self.unfenced.clone();
+        if !in_order && !unfenced.contains(&self.node.name) {
+            unfenced.push(self.node.name.clone());
+        }
+        // A node does not fence itself: what it has begun before is its own.
+        unfenced.retain(|old| *old != node.name);
+        Self { node: node.clone(), owner, left: false, handed_to: None, unfenced, ..self.clone() }
+    }
 }
 
 /// What was read in a registry.
@@ -127,6 +145,7 @@ mod tests {
             members,
             left: handed_to.is_some(),
             handed_to: handed_to.map(str::to_owned),
+            unfenced: Vec::new(),
         };
         RecordSeen { record, leased }
     }
@@ -168,5 +187,17 @@ mod tests {
         left.record.left = true;
         assert_eq!(judged(left.clone()), Left);
         assert_eq!(judge_heir(&here, 5, true, Some(&left)), Take { owner: 3, in_order: true });
+    }
+
+    #[test]
+    fn who_was_to_be_fenced_still_is_when_a_take_over_begins_again() {
+        let old = seen("a", 2, 5, false, None).record;
+        assert!(old.taken_over(&node("b", "1"), 3, true).unfenced.is_empty(), "it ended in order");
+        let taken = old.taken_over(&node("b", "1"), 3, false);
+        assert_eq!((taken.owner, &taken.unfenced[..]), (3, &["a".to_owned()][..]));
+        // The answer was lost, or the host died: it begins again.
+        assert_eq!(taken.taken_over(&node("b", "2"), 3, false).unfenced, ["a"]);
+        assert_eq!(taken.taken_over(&node("c", "1"), 4, false).unfenced, ["a", "b"]);
+        assert_eq!(taken.taken_over(&node("a", "2"), 4, false).unfenced, ["b"]);
     }
 }

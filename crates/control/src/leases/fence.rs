@@ -18,16 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs it. Why the old node is not fenced, if it is not.
-pub(crate) fn fence(
-    program: &Path,
-    pool: PoolId,
-    old: &OwnerRecord,
-    new: &OwnerRecord,
-    origin: &Path,
-) -> Result<(), String> {
+pub(crate) fn fence(program: &Path, pool: PoolId, old: &str, new: &OwnerRecord, origin: &Path) -> Result<(), String> {
     let shown = program.display();
     let mut command = Command::new(program);
-    command.arg(pool.to_string()).arg(&old.node.name).arg(&new.node.name).arg(new.owner.to_string()).arg(origin);
+    command.arg(pool.to_string()).arg(old).arg(&new.node.name).arg(new.owner.to_string()).arg(origin);
     let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| format!("cannot run {shown}: {error}"))?;
     let until = Instant::now() + PATIENCE;
     loop {

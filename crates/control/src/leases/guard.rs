@@ -64,6 +64,10 @@ pub enum Heir {
 struct FoundCopy {
     pool: PoolId,
     members: u64,
+    /// The owner's number that a take-over would give it.
+    next: u64,
+    /// Why it is nobody's heir, if it is none: to take the lease for it would depose the owner for nothing.
+    lacks: Option<&'static str>,
 }
 
 /// What a look has led to.
@@ -110,7 +114,7 @@ impl GuardPlan {
         let Some(copy) = self.find()? else {
             return Ok(Looked::Not(format!("{} keeps no copy yet", self.store.display()), LOOK));
         };
-        let FoundCopy { pool, members } = copy;
+        let FoundCopy { pool, members, next, lacks } = copy;
         let node = self.lease.node();
         let mut lease =
             OwnerLease::new(headpond_base::Nanos(u64::try_from(self.lease.length().as_nanos()).unwrap_or(u64::MAX)));
@@ -130,6 +134,10 @@ impl GuardPlan {
                 Ok(Looked::Not(format!("pool {pool}: {what}"), LOOK))
             }
         };
+        // An operator hears of it from the take-over itself.
+        if let Some(lacks) = lacks.filter(|_| !by_hand) {
+            return Ok(Looked::Not(format!("pool {pool}: the copy here {lacks}"), LOOK));
+        }
         let (owner, in_order) = match judge_heir(&node, members, by_hand, seen.seen.as_ref()) {
             HeirVerdict::Take { owner, in_order } => (owner, in_order),
             HeirVerdict::Held => {
@@ -168,6 +176,13 @@ impl GuardPlan {
                 );
             }
         };
+        if next != owner {
+            return not(
+                format!("node {by} was never connected with the copy here, or this host was the owner before it"),
+                "Bring that host back, or take over where its copy is",
+                ExitStatus::MemberMissing,
+            );
+        }
         let Some(RecordSeen { record: old, .. }) = seen.seen.clone() else {
             return Ok(Looked::Not(String::new(), LOOK));
         };
@@ -188,7 +203,7 @@ impl GuardPlan {
         heir: Heir,
     ) -> Result<Looked, Refusal> {
         let node = self.lease.node();
-        let new = OwnerRecord { node: node.clone(), owner, left: false, handed_to: None, ..old.clone() };
+        let new = old.taken_over(&node, owner, in_order);
         let taken = registry.take(pool, seen, &new, self.lease.length());
         let granted = match taken {
             Ok(Some(granted)) => granted,
@@ -210,7 +225,9 @@ impl GuardPlan {
                 }),
             }
         };
-        if !in_order && let Err(why) = self.keep_out(pool, old, &new) {
+        if !new.unfenced.is_empty()
+            && let Err(why) = self.keep_out(pool, &new)
+        {
             return failed(kept, why);
         }
         if deposed.said().is_some() || deposed.term().state() != headpond_shard::TermState::Stands {
@@ -227,19 +244,21 @@ impl GuardPlan {
         }
     }
 
-    /// Keeps the old owner's writes from the origin.
-    fn keep_out(&self, pool: PoolId, old: &OwnerRecord, new: &OwnerRecord) -> Result<(), String> {
+    /// Keeps the old owner's writes from the origin, and those of each before it that nobody has fenced.
+    fn keep_out(&self, pool: PoolId, new: &OwnerRecord) -> Result<(), String> {
         match &self.fence {
             Some(program) => {
-                fence(program, pool, old, new, &self.origin)?;
-                log_line(format_args!("pool {pool}: {} has fenced node {}", program.display(), old.node.name));
+                for old in &new.unfenced {
+                    fence(program, pool, old, new, &self.origin)?;
+                    log_line(format_args!("pool {pool}: {} has fenced node {old}", program.display()));
+                }
             }
             None => {
                 log_line(format_args!(
                     "pool {pool}: without --fence this host waits {} s for writes of node {} that are on their way to the origin. That \
                      is no proof that none comes later",
                     self.grace.as_secs(),
-                    old.node.name
+                    new.unfenced.join(", ")
                 ));
                 std::thread::sleep(self.grace);
             }
@@ -257,9 +276,19 @@ impl GuardPlan {
             let dir = self.store.display();
             return Err(Refusal::Usage(format!("{dir} keeps copies of several pools. Name one with --pool")));
         }
+        let lacks = |superblock: &Superblock| match copy {
+            copy if !copy.counts => Some("does not count: this host went down while the owner was connected"),
+            // Until then its superblock says that other members have what it lacks.
+            copy if !copy.taken_over && superblock.host_copies < 2 => Some("is not whole yet"),
+            _ => None,
+        };
         // One that is just being made has none.
-        Ok(newest_superblock(&copy.file)
-            .map(|superblock| FoundCopy { pool: superblock.pool, members: superblock.members.generation() }))
+        Ok(newest_superblock(&copy.file).map(|superblock| FoundCopy {
+            pool: superblock.pool,
+            members: superblock.members.generation(),
+            next: copy.owner + u64::from(!copy.taken_over),
+            lacks: lacks(&superblock),
+        }))
     }
 }
 

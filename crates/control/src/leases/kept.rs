@@ -62,6 +62,8 @@ struct State {
     id: LeaseId,
     /// The record, as this host wrote it last, and the versions of its keys.
     record: OwnerRecord,
+    /// The generation of the list of members that this host has. The registry may have it although no answer said so.
+    members: u64,
     versions: (i64, i64),
     /// Whether the last question had no answer.
     failing: bool,
@@ -121,7 +123,10 @@ impl KeptLease {
             let named = || by.as_ref().map_or_else(String::new, |by| by.node.name.clone());
             match judge_owner(&node, owner, members, seen.seen.as_ref()) {
                 OwnerVerdict::Take => {
-                    let record = OwnerRecord { node: node.clone(), owner, members, left: false, handed_to: None };
+                    // Who takes over has fenced all before it mounts.
+                    let unfenced = Vec::new();
+                    let record =
+                        OwnerRecord { node: node.clone(), owner, members, left: false, handed_to: None, unfenced };
                     let taken = registry.take(pool, &seen, &record, length).map_err(|error| away(pool, &error))?;
                     // None: another was faster. What it wrote is judged.
                     if let Some(granted) = taken {
@@ -170,7 +175,8 @@ impl KeptLease {
         let Granted { lease: id, length, version } = granted;
         lease.granted(nanos(length));
         deposed.term().lasts_until(lease.until());
-        let state = State { lease, id, record, versions: (version, version), failing: false };
+        let members = record.members;
+        let state = State { lease, id, record, members, versions: (version, version), failing: false };
         let shared =
             Arc::new(Shared { registry, pool, node, length, deposed: deposed.clone(), state: Mutex::new(state) });
         let (stop, stopped) = channel();
@@ -292,15 +298,15 @@ impl Shared {
     /// again if nobody else has.
     fn take_again(&self, state: &mut State) -> Result<(), String> {
         let seen = self.registry.read(self.pool).map_err(|error| error.to_string())?;
-        let OwnerRecord { owner, members, .. } = state.record;
-        match judge_owner(&self.node, owner, members, seen.seen.as_ref()) {
+        let record = OwnerRecord { members: state.members, ..state.record.clone() };
+        match judge_owner(&self.node, record.owner, record.members, seen.seen.as_ref()) {
             OwnerVerdict::Take => {
-                let taken = self.registry.take(self.pool, &seen, &state.record, self.length);
+                let taken = self.registry.take(self.pool, &seen, &record, self.length);
                 let Some(granted) = taken.map_err(|error| error.to_string())? else {
                     return Err("another host was faster".to_owned());
                 };
                 let Granted { lease, length, version } = granted;
-                (state.id, state.versions) = (lease, (version, version));
+                (state.id, state.versions, state.record) = (lease, (version, version), record);
                 state.lease.granted(nanos(length));
                 Ok(())
             }
@@ -320,6 +326,7 @@ impl Shared {
     /// Writes a list of members down. Only then may a sync that waits for it be answered.
     fn tell_members(&self, members: u64) -> io::Result<()> {
         let mut state = self.state();
+        state.members = state.members.max(members);
         if state.record.members >= members {
             return Ok(());
         }
@@ -342,7 +349,9 @@ impl Shared {
             }
             // A change of our own whose answer was lost.
             let now = self.registry.read(self.pool)?;
-            let ours = now.seen.is_some_and(|seen| seen.record == state.record || seen.record == record);
+            let of = &state.record;
+            let is_own = |found: &OwnerRecord| (&found.node, found.owner) == (&of.node, of.owner) || *found == record;
+            let ours = now.seen.is_some_and(|seen| is_own(&seen.record));
             if !ours || now.lease != lease_at {
                 return Ok(Changed::Overtaken);
             }

@@ -469,11 +469,12 @@ fn tell_members(
     let (marker, devices) = (marker.clone(), devices.clone());
     let registry = lease.map(KeptLease::teller);
     Box::new(move |generation| {
+        // The registry first: a marker that is ahead of it would refuse the very copy that the registry lets take over.
+        registry.as_ref().map_or(Ok(()), |tell| tell(generation))?;
         marker.change(|marker| {
             name_devices(marker, &devices);
             marker.members_generation = generation;
-        })?;
-        registry.as_ref().map_or(Ok(()), |tell| tell(generation))
+        })
     })
 }
 
