@@ -65,6 +65,7 @@ fn simulate(report: &mut Report) {
     simulate_range(report, "simulator, rows with parity", seeds::fresh_parity(&root), &parity);
     let copies = ["--members", "--copies", "--upkeep"];
     simulate_range(report, "simulator, members with copies only", seeds::fresh_copies(&root), &copies);
+    simulate_range(report, "simulator, several hosts", seeds::fresh_hosts(&root), &["--hosts"]);
 }
 
 fn simulate_range(report: &mut Report, name: &'static str, range: Result<String, String>, family: &[&str]) {
