@@ -1,4 +1,4 @@
-//! A record as text: JSON. A reader refuses a version that it does not know.
+//! A record, and the node that has a lease, as text: JSON. A reader refuses a version that it does not know.
 
 use headpond_claim::{Node, OwnerRecord};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,22 @@ pub(crate) fn decode(text: &[u8]) -> Result<OwnerRecord, String> {
     Ok(OwnerRecord { node: Node { name: node, boot }, owner, members, left, handed_to })
 }
 
+#[derive(Serialize, Deserialize)]
+struct WrittenNode {
+    node: String,
+    boot: String,
+}
+
+pub(crate) fn encode_node(node: &Node) -> String {
+    let Node { name, boot } = node.clone();
+    serde_json::to_string(&WrittenNode { node: name, boot }).unwrap_or_default()
+}
+
+pub(crate) fn decode_node(text: &[u8]) -> Result<Node, String> {
+    let WrittenNode { node, boot } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    Ok(Node { name: node, boot })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +64,7 @@ mod tests {
             assert!(decode(later.as_bytes()).unwrap_err().contains("version 2"));
         }
         assert!(decode(b"{}").is_err());
+        let node = Node { name: "db1".to_owned(), boot: "b".to_owned() };
+        assert_eq!(decode_node(encode_node(&node).as_bytes()), Ok(node));
     }
 }

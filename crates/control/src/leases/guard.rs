@@ -1,28 +1,30 @@
 //! A host with a copy waits until the pool has no owner, and becomes it.
 //!
 //! ```text
-//!   watching ── no lease ──> took it, with the number + 1 ──> fenced ──> copy taken ──> mounts
-//!       └────────────────────────── gave it back ────────────────────────┘
+//!   watching ── no lease ──> has it ──> old owner fenced ──> copy taken, with the number + 1 ──> mounts
+//!       └────────────────────── gave it back ──────┘
 //! ```
 //!
 //! Invariants
 //! - The lease is taken before the origin is fenced, and that before the copy is touched.
-//! - Whatever fails on the way, the record is put back, and the lease given up.
+//! - The registry's record names the old owner until the mount of the copy begins. So whoever fails on the way leaves
+//!   the pool to it, and whoever tries again knows whom to fence.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, PoolId};
-use headpond_claim::{HeirVerdict, OwnerLease, OwnerRecord, RecordSeen, judge_heir};
+use headpond_base::{BLOCK, Nanos, PoolId};
+use headpond_claim::{HeirCopy, HeirVerdict, OwnerLease, OwnerRecord, RecordSeen, judge_heir};
 use headpond_copies::{Store, StoreError, TakenCopy, take_over};
 use headpond_format::{SUPERBLOCK_SLOTS, Superblock, decode_superblock};
-use headpond_registry::{Registry, SeenAt};
-use headpond_shard::boot_clock;
+use headpond_registry::Registry;
+use headpond_shard::{TermState, boot_clock};
 
 use super::fence::fence;
-use super::kept::KeptLease;
+use super::kept::{KeptLease, Tenure};
 use super::plan::LeasePlan;
 use crate::deposed::Deposed;
 use crate::process::log::log_line;
@@ -61,9 +63,13 @@ pub enum Heir {
 }
 
 /// A copy in a store, and what its newest superblock says.
+#[derive(Clone, Copy)]
 struct FoundCopy {
     pool: PoolId,
     members: u64,
+    /// The owner's number in the store, and whether it is this host's.
+    owner: u64,
+    taken_over: bool,
 }
 
 /// What a look has led to.
@@ -105,53 +111,46 @@ impl GuardPlan {
         }
     }
 
-    fn look(&self, registry: &std::sync::Arc<dyn Registry>, heir: Heir) -> Result<Looked, Refusal> {
+    fn look(&self, registry: &Arc<dyn Registry>, heir: Heir) -> Result<Looked, Refusal> {
         let by_hand = heir == Heir::Operator;
         let Some(copy) = self.find()? else {
-            return Ok(Looked::Not(format!("{} keeps no copy yet", self.store.display()), LOOK));
+            let what = format!("{} keeps no copy that counts", self.store.display());
+            return if by_hand { Err(Refusal::Usage(what)) } else { Ok(Looked::Not(what, LOOK)) };
         };
-        let FoundCopy { pool, members } = copy;
+        let FoundCopy { pool, members, owner: stored, taken_over } = copy;
         let node = self.lease.node();
-        let mut lease =
-            OwnerLease::new(headpond_base::Nanos(u64::try_from(self.lease.length().as_nanos()).unwrap_or(u64::MAX)));
+        let mut lease = OwnerLease::new(Nanos(u64::try_from(self.lease.length().as_nanos()).unwrap_or(u64::MAX)));
         lease.asked(boot_clock());
-        let away = |error: headpond_registry::RegistryError| Refusal::Owner {
-            pool: pool.to_string(),
-            what: error.to_string(),
-            advice: "Start etcd, or give its address with --registry",
-            status: ExitStatus::RegistryAway,
-        };
-        let seen = registry.read(pool).map_err(away)?;
-        let by = seen.seen.as_ref().map_or("nobody", |seen| &seen.record.node.name).to_owned();
+        let refusal = |what: String, advice, status| Refusal::Owner { pool: pool.to_string(), what, advice, status };
+        let seen = registry.read(pool).map_err(|error| {
+            refusal(error.to_string(), "Start etcd, or give its address with --registry", ExitStatus::RegistryAway)
+        })?;
+        let by = seen.seen.as_ref().map_or_else(String::new, |seen| seen.record.node.name.clone());
         let not = |what: String, advice, status| {
             if by_hand {
-                Err(Refusal::Owner { pool: pool.to_string(), what, advice, status })
+                Err(refusal(what, advice, status))
             } else {
                 Ok(Looked::Not(format!("pool {pool}: {what}"), LOOK))
             }
         };
-        let (owner, in_order) = match judge_heir(&node, members, by_hand, seen.seen.as_ref()) {
-            HeirVerdict::Take { owner, in_order } => (owner, in_order),
+        let copy = HeirCopy { members, taken_over: taken_over.then_some(stored), by_hand };
+        let elsewhere = ExitStatus::OwnedElsewhere;
+        let (owner, fence) = match judge_heir(&node, copy, seen.seen.as_ref()) {
+            HeirVerdict::Take { owner, fence } => (owner, fence),
             HeirVerdict::Held => {
+                let leased = seen.seen.as_ref().and_then(|seen| seen.leased.as_ref());
                 return not(
-                    format!("node {by} owns it"),
+                    format!("node {} owns it", leased.map_or(&by, |node| &node.name)),
                     "If that host is dead, its lease is over in a few seconds. Else hand the pool over there",
-                    ExitStatus::OwnedElsewhere,
+                    elsewhere,
                 );
             }
             HeirVerdict::GivenToAnother => {
-                return not(
-                    format!("node {by} has given it to another host"),
-                    "Go on there",
-                    ExitStatus::OwnedElsewhere,
-                );
+                return not(format!("node {by} has given it to another host"), "Go on there", elsewhere);
             }
             HeirVerdict::Left => {
-                return not(
-                    format!("node {by} has left it in order; nobody takes it over by himself"),
-                    "",
-                    ExitStatus::OwnedElsewhere,
-                );
+                let what = format!("node {by} has left it in order; nobody takes it over by himself");
+                return not(what, "", elsewhere);
             }
             HeirVerdict::NotInTheSet => {
                 return not(
@@ -164,82 +163,90 @@ impl GuardPlan {
                 return not(
                     "the registry knows no owner of it".to_owned(),
                     "If the owner was mounted without --registry: --old-owner-is-dead, without it here",
-                    ExitStatus::OwnedElsewhere,
+                    elsewhere,
+                );
+            }
+            HeirVerdict::SameName => {
+                return not(
+                    format!("the owner is a node {by}, too, and another host. Give one of them another name: --node"),
+                    "",
+                    elsewhere,
                 );
             }
         };
-        let Some(RecordSeen { record: old, .. }) = seen.seen.clone() else {
+        let next = if taken_over { stored } else { stored + 1 };
+        if next < owner {
+            let what = format!("the copy is of owner's number {stored}, and the pool has {} by now", owner - 1);
+            return not(what, "Take over where the newest copy is", ExitStatus::MemberMissing);
+        }
+        let Some(RecordSeen { record: old, .. }) = &seen.seen else {
             return Ok(Looked::Not(String::new(), LOOK));
         };
-        self.take(registry, pool, &seen, lease, &old, owner, in_order, heir)
-    }
-
-    /// Takes lease, origin and copy, in this order.
-    #[allow(clippy::too_many_arguments)] // one look's findings
-    fn take(
-        &self,
-        registry: &std::sync::Arc<dyn Registry>,
-        pool: PoolId,
-        seen: &SeenAt,
-        lease: OwnerLease,
-        old: &OwnerRecord,
-        owner: u64,
-        in_order: bool,
-        heir: Heir,
-    ) -> Result<Looked, Refusal> {
-        let node = self.lease.node();
-        let new = OwnerRecord { node: node.clone(), owner, left: false, handed_to: None, ..old.clone() };
-        let taken = registry.take(pool, seen, &new, self.lease.length());
-        let granted = match taken {
+        let granted = match registry.take(pool, &seen, &node, None, self.lease.length()) {
             Ok(Some(granted)) => granted,
-            Ok(None) => return Ok(Looked::Not(format!("pool {pool}: another host was faster"), LOOK)),
-            Err(error) => return Ok(Looked::Not(format!("pool {pool}: {error}"), LOOK)),
+            Ok(None) => return not("another host was faster".to_owned(), "Try again", elsewhere),
+            Err(error) => return not(error.to_string(), "Start etcd", ExitStatus::RegistryAway),
         };
-        log_line(format_args!("pool {pool}: this host has the lease, with owner's number {owner}"));
+        log_line(format_args!("pool {pool}: this host has the lease, and is about to follow node {by}"));
+        let tenure = Tenure { pool, owner: next, members };
         let deposed = Deposed::default();
-        let kept = KeptLease::begin(registry.clone(), pool, node, lease, granted, new.clone(), &deposed);
-        let failed = |kept: KeptLease, why: String| {
-            kept.give_back(old);
-            match heir {
-                Heir::Guard => Ok(Looked::Not(format!("pool {pool}: {why}. The lease is given back"), AFTER_FAILURE)),
-                Heir::Operator => Err(Refusal::Owner {
-                    pool: pool.to_string(),
-                    what: why,
-                    advice: "The lease is given back",
-                    status: ExitStatus::Failed,
-                }),
-            }
-        };
-        if !in_order && let Err(why) = self.keep_out(pool, old, &new) {
-            return failed(kept, why);
-        }
-        if deposed.said().is_some() || deposed.term().state() != headpond_shard::TermState::Stands {
-            return failed(kept, "the lease was lost meanwhile".to_owned());
-        }
-        match take_over(&self.store, self.pool.as_deref()) {
-            Ok(copy) if copy.owner == owner && copy.pool == pool => {
-                // The mount takes the lease again, as the same node with the same number.
+        let kept =
+            KeptLease::follow(registry.clone(), &self.lease, tenure, (old, seen.record), lease, granted, &deposed);
+        match self.take(tenure, fence.then_some(old), &deposed) {
+            Ok(copy) => {
+                // The mount takes the lease again, as the same node, and is the owner then.
                 kept.stop();
                 Ok(Looked::Taken(copy))
             }
-            Ok(copy) => failed(kept, format!("the store has owner's number {}, and the registry {owner}", copy.owner)),
-            Err(error) => failed(kept, error.to_string()),
+            Err(why) => {
+                drop(kept);
+                match heir {
+                    Heir::Guard => {
+                        Ok(Looked::Not(format!("pool {pool}: {why}. The lease is given back"), AFTER_FAILURE))
+                    }
+                    Heir::Operator => Err(refusal(why, "The lease is given back", ExitStatus::Failed)),
+                }
+            }
+        }
+    }
+
+    /// With the lease: takes origin and copy, in this order.
+    fn take(&self, tenure: Tenure, fenced: Option<&OwnerRecord>, deposed: &Deposed) -> Result<TakenCopy, String> {
+        let Tenure { pool, owner, members } = tenure;
+        if let Some(old) = fenced {
+            self.keep_out(pool, old, owner)?;
+        }
+        // A registry that was silent meanwhile may be back.
+        let until = Instant::now() + self.lease.length();
+        while deposed.term().state() == TermState::Waits && Instant::now() < until {
+            std::thread::sleep(LOOK / 10);
+        }
+        if deposed.term().state() != TermState::Stands {
+            return Err("the lease was lost meanwhile".to_owned());
+        }
+        let copy = take_over(&self.store, self.pool.as_deref()).map_err(|error| error.to_string())?;
+        // While the old owner still had its own number, it could replace the copy by an empty one.
+        let now = newest_superblock(&copy.path);
+        let same = now.is_some_and(|now| now.pool == pool && now.members.generation() >= members);
+        if copy.owner == owner && copy.pool == pool && same {
+            Ok(copy)
+        } else {
+            Err(format!("the copy was replaced meanwhile (owner's number {})", copy.owner))
         }
     }
 
     /// Keeps the old owner's writes from the origin.
-    fn keep_out(&self, pool: PoolId, old: &OwnerRecord, new: &OwnerRecord) -> Result<(), String> {
+    fn keep_out(&self, pool: PoolId, old: &OwnerRecord, owner: u64) -> Result<(), String> {
+        let node = &old.node.name;
         match &self.fence {
             Some(program) => {
-                fence(program, pool, old, new, &self.origin)?;
-                log_line(format_args!("pool {pool}: {} has fenced node {}", program.display(), old.node.name));
+                fence(program, pool, node, &self.lease.node().name, owner, &self.origin)?;
+                log_line(format_args!("pool {pool}: {} has fenced node {node}", program.display()));
             }
             None => {
                 log_line(format_args!(
-                    "pool {pool}: without --fence this host waits {} s for writes of node {} that are on their way to the origin. That \
-                     is no proof that none comes later",
-                    self.grace.as_secs(),
-                    old.node.name
+                    "pool {pool}: without --fence this host waits {} s for writes of node {node} that are on their way to the                      origin. That is no proof that none comes later",
+                    self.grace.as_secs()
                 ));
                 std::thread::sleep(self.grace);
             }
@@ -258,8 +265,13 @@ impl GuardPlan {
             return Err(Refusal::Usage(format!("{dir} keeps copies of several pools. Name one with --pool")));
         }
         // One that is just being made has none.
-        Ok(newest_superblock(&copy.file)
-            .map(|superblock| FoundCopy { pool: superblock.pool, members: superblock.members.generation() }))
+        let superblock = newest_superblock(&copy.file).filter(|_| copy.counts || copy.taken_over);
+        Ok(superblock.map(|superblock| FoundCopy {
+            pool: superblock.pool,
+            members: superblock.members.generation(),
+            owner: copy.owner,
+            taken_over: copy.taken_over,
+        }))
     }
 }
 

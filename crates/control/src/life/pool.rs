@@ -20,7 +20,7 @@ use headpond_device::{Backend, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_format::{MEMBERS_MAX, MemberState};
 use headpond_mount::{KeptTime, KnownObject};
-use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
+use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard, Term, TermState};
 use rustix::fd::{AsFd, OwnedFd};
 
 use super::beat::keep_beating;
@@ -87,7 +87,10 @@ pub(crate) struct Inheritance<'a> {
 /// A pool in use. Requests come in through its handle, and through the doors that are attached to the handle.
 pub(crate) struct RunningPool {
     handle: Handle,
+    term: Arc<Term>,
     lease: Option<KeptLease>,
+    /// The node that gets the pool, once it has ended.
+    given_to: Option<String>,
     root: Arc<OriginRoot>,
     gate: Arc<Gate>,
     started: Option<StartedPool>,
@@ -151,7 +154,10 @@ impl<'a> FoundPool<'a> {
             members: known_members(&newest),
         });
         let lease = plan.lease.as_ref().zip(tenure);
-        let mut lease = lease.map(|(lease, tenure)| KeptLease::take(lease, tenure, &deposed)).transpose()?;
+        let mut lease = lease
+            .map(|(lease, tenure)| KeptLease::take(lease, tenure, &deposed, left.is_some(), waiting))
+            .transpose()?;
+        waiting.on(Step::Pool);
         if let Some(peer) = plan.peer.as_ref().filter(|_| !plan.format) {
             flash.invite(peer, &deposed)?;
         }
@@ -169,7 +175,7 @@ impl<'a> FoundPool<'a> {
         let mut ready = make_ready(&mut flash, root, &beside, plan, inherited, waiting)?;
         if let Some(plan) = plan.lease.as_ref().filter(|_| lease.is_none()) {
             let tenure = Tenure { pool: ready.pool, owner: ready.owner, members: ready.members_generation };
-            lease = Some(KeptLease::take(plan, tenure, &deposed)?);
+            lease = Some(KeptLease::take(plan, tenure, &deposed, false, waiting)?);
         }
         let devices = flash.devices(&ready.recovered.superblock().members)?;
         for member in found.iter().flat_map(|marker: &Marker| &marker.members) {
@@ -306,7 +312,9 @@ impl<'a> FoundPool<'a> {
         }
         let pool = RunningPool {
             handle,
+            term: deposed.term().clone(),
             lease,
+            given_to: None,
             root,
             gate,
             started: Some(started),
@@ -385,9 +393,45 @@ impl RunningPool {
         ending.settle_marker(self.beside, &Superblocks::of(self.devices.clone()), &mut ended);
         drop(self.keeping);
         if let Some(lease) = self.lease {
-            lease.leave(None);
+            // Who follows takes its word that nothing of this host is on its way to the origin any more.
+            let settled = if ended.trouble.is_none() && ended.stopped { ending.sync_origin() } else { Ok(()) };
+            let in_order = ended.trouble.is_none() && ended.stopped && settled.is_ok();
+            let complete = in_order && self.handle.stats().exposed_blocks == 0;
+            if let Some(to) = &self.given_to {
+                let said = if complete {
+                    format!("It is given to {to}, which has them in its copy")
+                } else {
+                    format!("It is NOT given to {to}: it did not end in order, or the copy was lost. Mount again here")
+                };
+                ended.note = Some(said);
+            }
+            if in_order {
+                lease.leave(self.given_to.as_deref().filter(|_| complete));
+            } else {
+                lease.stop();
+            }
         }
         ended
+    }
+
+    /// The mount is about to end, or is not: requests that wait for a lease give up.
+    pub(crate) fn leaves(&self, leaves: bool) {
+        self.term.leaving(leaves);
+    }
+
+    /// Whether this host may act as the owner now.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.term.state() == TermState::Stands
+    }
+
+    /// This host's name in the registry, if the pool has a lease.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.lease.as_ref().map(KeptLease::node)
+    }
+
+    /// Once it has ended, the pool is this node's.
+    pub(crate) fn hand_to(&mut self, node: String) {
+        self.given_to = Some(node);
     }
 }
 

@@ -346,6 +346,10 @@ impl PoolMembers {
         let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(too_small)?;
         let bytes = start + u64::from(slots) * self.segment_bytes();
         let name = MemberName(random("the name of a device")?);
+        if self.deposed.term().state() != TermState::Stands {
+            // A host that is about to follow may have this copy in its hands.
+            return Err(Refusal::Usage("this host may not be the owner any more: see `headpond status`".to_owned()));
+        }
         let flash = peer.make(self.asking, name, bytes, &self.deposed).map_err(|trouble| match trouble {
             PeerTrouble::Deposed(refusal) => refusal,
             PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
