@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use clap::Parser;
 use headpond_control::{
-    Certificates, MarkerHold, OriginRoot, PeerServer, Refusal, ServerConfig, Size, Store, StoredCopy, TakenCopy,
-    log_line, take_over, taken_over,
+    Certificates, MarkerHold, OriginRoot, PeerServer, Refusal, ServerConfig, Size, Stopper, Store, StoredCopy,
+    TakenCopy, log_line, take_over, taken_over,
 };
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::args::{Cli, Command, MountArgs};
 use crate::mount;
@@ -31,8 +33,11 @@ pub fn run(args: &PeerCommandArgs) -> Result<(), Refusal> {
             let server = opened.map_err(|error| Refusal::Usage(error.to_string()))?;
             let failed = |error| Refusal::Failed { doing: "serve copies".to_owned(), error };
             let address = server.address().map_err(failed)?;
+            stop_on_signals(server.stopper()).map_err(failed)?;
             log_line(format_args!("keeps copies in {}, and listens at {address}", store.display()));
-            server.serve().map_err(failed)
+            server.serve().map_err(failed)?;
+            log_line("stopped: each copy is on disk, and counts");
+            Ok(())
         }
         PeerCommand::Status { store, json } => {
             if !store.is_dir() {
@@ -45,6 +50,23 @@ pub fn run(args: &PeerCommandArgs) -> Result<(), Refusal> {
     }
 }
 
+/// SIGTERM and ctrl-C stop a server in order. A second one ends it at once, as SIGKILL does.
+fn stop_on_signals(stopper: Stopper) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let wait = move || {
+        for (count, signal) in signals.forever().enumerate() {
+            let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
+            if count > 0 {
+                log_line(format_args!("{name} again: ends at once"));
+                std::process::exit(128 + signal);
+            }
+            log_line(format_args!("{name}: the copies go to disk; a second signal ends at once"));
+            stopper.stop();
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
 fn shown(store: &Path, all: &[StoredCopy]) -> String {
     if all.is_empty() {
         return format!("{} keeps no copies\n", store.display());
@@ -53,15 +75,16 @@ fn shown(store: &Path, all: &[StoredCopy]) -> String {
 }
 
 fn one_shown(copy: &StoredCopy) -> String {
-    let state = match (copy.taken_over, copy.in_use, copy.counts) {
-        (true, true, _) => "taken over by this host, in use",
-        (true, false, _) => "taken over by this host, not in use",
-        (false, _, false) => "does not count: this host went down while the owner was connected",
-        (false, true, true) => "the owner is connected",
-        (false, false, true) => "no owner is connected",
+    let state = match (copy.taken_over, copy.in_use, &copy.why) {
+        (true, true, _) => "taken over by this host, in use".to_owned(),
+        (true, false, _) => "taken over by this host, not in use".to_owned(),
+        (false, _, Some(why)) => format!("does not count: {why}"),
+        (false, true, None) => "the owner is connected".to_owned(),
+        (false, false, None) => "no owner is connected".to_owned(),
     };
+    let durable = if copy.durable { ", syncs on disk" } else { "" };
     format!(
-        "pool {}\n  {state}\n  owner's number {}, epoch {}, {}, last connection {}\n  {}\n",
+        "pool {}\n  {state}\n  owner's number {}, epoch {}, {}{durable}, last connection {}\n  {}\n",
         copy.pool,
         copy.owner,
         copy.epoch,

@@ -62,7 +62,7 @@ pub struct PeerCommandArgs {
 /// The commands for peers.
 #[derive(Subcommand, Debug)]
 pub enum PeerCommand {
-    /// Keep copies for other hosts, until the process ends
+    /// Keep copies for other hosts, until SIGTERM or ctrl-C: then each copy goes to disk, and the command ends
     Serve {
         /// Where to listen. Without --certificates: a unix socket, or a loopback address
         #[arg(long, value_name = "unix:PATH|ADDR:PORT")]

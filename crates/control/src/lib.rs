@@ -29,7 +29,7 @@ mod web;
 mod wording;
 
 pub use headpond_copies::{
-    Certificates, PeerAddress, PeerServer, ServerConfig, Store, StoreError, StoredCopy, TakenCopy, take_over,
+    Certificates, PeerAddress, PeerServer, ServerConfig, Stopper, Store, StoreError, StoredCopy, TakenCopy, take_over,
     taken_over,
 };
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};

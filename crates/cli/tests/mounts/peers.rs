@@ -373,3 +373,52 @@ fn without_certificates_a_peer_is_on_this_host() {
     pond.mount(&["--redundancy", "none", "--peer", "unix:/nowhere"]).refused(0, &["redundancy=mirror"]);
     pond.unmount(&[]).ok();
 }
+
+/// What the store says of its only pool.
+fn kept(pond: &Pond) -> serde_json::Value {
+    let store = pond.at("store");
+    run(["peer".as_ref(), "status".as_ref(), "--json".as_ref(), "--store".as_ref(), store.as_os_str()]).ok().json()[0]
+        .clone()
+}
+
+fn lose_the_mount(pond: &mut Pond, daemon: usize) {
+    pond.kill(daemon);
+    let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
+}
+
+/// As if the peer's host had started anew since: what its kernel had in memory alone does not count.
+fn restart_the_peers_host(pond: &Pond) {
+    let record = fs::read_dir(pond.at("store")).unwrap().map(|entry| entry.unwrap().path());
+    let path = record.into_iter().find(|path| path.extension() == Some("json".as_ref())).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    record["boot"] = "another".into();
+    fs::write(&path, record.to_string()).unwrap();
+}
+
+#[test]
+fn a_copy_counts_after_its_host_was_stopped_in_order_or_if_its_syncs_are_durable() {
+    for (signal, more, counts) in
+        [("-TERM", None, true), ("-KILL", None, false), ("-KILL", Some("--copies-durable"), true)]
+    {
+        let mut pond = Pond::new();
+        let mut peer = Peer::here(&pond);
+        let mut options = vec!["--size", SIZE, "--peer", &peer.address];
+        options.extend(more);
+        let daemon = mount(&mut pond, &options);
+        write_and_sync(&pond.mnt().join("file"), b"on both hosts");
+        peer.signal(signal);
+        let status = peer.child.wait().unwrap();
+        assert_eq!(status.code(), (signal == "-TERM").then_some(0));
+        let log = fs::read_to_string(pond.at("peer.log")).unwrap();
+        assert_eq!(log.contains("stopped: each copy is on disk"), signal == "-TERM", "{log}");
+        // Before the owner notices, and tells the origin so.
+        lose_the_mount(&mut pond, daemon);
+        restart_the_peers_host(&pond);
+        let kept = kept(&pond);
+        assert_eq!((&kept["counts"], &kept["durable"]), (&counts.into(), &more.is_some().into()), "{kept}");
+        if !counts {
+            assert!(kept["why"].as_str().unwrap().contains("went down"), "{kept}");
+            take_over(&pond, &["--old-owner-is-dead"]).refused(2, &["does not count", "Nothing was changed"]);
+        }
+    }
+}
