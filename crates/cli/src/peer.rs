@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
+use headpond_check::{Conclusion, Device, examine_members};
 use headpond_control::{
-    Certificates, MarkerHold, OriginRoot, PeerServer, Refusal, ServerConfig, Size, Stopper, Store, StoredCopy,
-    TakenCopy, log_line, take_over, taken_over,
+    Certificates, ExitStatus, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer, Refusal,
+    ServerConfig, Size, Stopper, Store, StoreError, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
 };
+use headpond_shard::FlashReader;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Cli, Command, MountArgs};
+use crate::check::show;
 use crate::mount;
 use crate::output::{print, print_json};
 use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs};
+use crate::progress::Bar;
 
 /// `headpond peer`.
 pub fn run(args: &PeerCommandArgs) -> Result<(), Refusal> {
@@ -102,6 +106,9 @@ fn mount_args(args: &TakeoverArgs, copy: PathBuf) -> Result<MountArgs, Refusal> 
     if let Some(log) = &args.log {
         line.extend(["--log".into(), log.into()]);
     }
+    for (option, files) in [("--keep-pool", &args.keep_pool), ("--keep-origin", &args.keep_origin)] {
+        line.extend(files.iter().flat_map(|file| [option.into(), file.clone().into()]));
+    }
     line.extend(["--".into(), args.origin.clone().into(), args.mountpoint.clone().into()]);
     match Cli::try_parse_from(line).map(|cli| cli.command) {
         Ok(Command::Mount(args)) => Ok(*args),
@@ -120,20 +127,58 @@ pub fn takeover(args: &TakeoverArgs, background_child: bool, worker: bool) -> Re
             args.origin.display()
         )));
     }
-    if !worker && !background_child {
-        // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
-        MarkerHold::take(&Arc::new(OriginRoot::open(&args.origin)?))?;
-    }
-    // The holder does it before each of its workers is there. A worker goes on with what that one has.
-    let taken = if worker { taken_over } else { take_over };
-    let taken = taken(&args.store, args.pool.as_deref());
-    let TakenCopy { path, pool, owner } = taken.map_err(|error| Refusal::Usage(error.to_string()))?;
-    if !worker && !background_child {
-        log_line(format_args!("pool {pool}: this host is the owner from now on, with owner's number {owner}"));
-    }
+    let usage = |error: StoreError| Refusal::Usage(error.to_string());
+    let pool = args.pool.as_deref();
+    // Each process after the first goes on with what that one took.
+    let taken = if worker || background_child { taken_over(&args.store, pool).map_err(usage) } else { take(args) };
+    let TakenCopy { path, owner, .. } = taken?;
     let mount = mount_args(args, path)?;
     mount::run_planned(&mount, background_child, worker, &|mut plan| {
         plan.pool.owner = Some(owner);
         Ok(plan)
     })
+}
+
+/// Takes the pool for this host, if a mount of its copy would find nothing to refuse.
+fn take(args: &TakeoverArgs) -> Result<TakenCopy, Refusal> {
+    let usage = |error: StoreError| Refusal::Usage(error.to_string());
+    let root = Arc::new(OriginRoot::open(&args.origin)?);
+    // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
+    let marker = MarkerHold::take(&root)?;
+    let held = hold_copy(&args.store, args.pool.as_deref()).map_err(usage)?;
+    if !held.is_taken() {
+        let decisions = mount::decisions(&args.origin, &args.keep_pool, &args.keep_origin);
+        let copy = (held.file().map_err(usage)?, held.path());
+        let judged = JudgedStart::of(&root, &marker, copy, held.owner(), &decisions)?;
+        if !args.even_damaged {
+            is_whole(&held)?;
+        }
+        judged.still_holds(&marker)?;
+    }
+    let taken = held.take().map_err(usage)?;
+    log_line(format_args!(
+        "pool {}: this host is the owner from now on, with owner's number {}",
+        taken.pool, taken.owner
+    ));
+    Ok(taken)
+}
+
+/// Reads all that a copy has, as `headpond check` does.
+fn is_whole(held: &HeldCopy) -> Result<(), Refusal> {
+    let file = held.file().map_err(|error| Refusal::Usage(error.to_string()))?;
+    let flash = HeldFlash::taken_over(file, held.path())?;
+    let mut bar = Bar::new(false, "checking {msg} of the copy [{bar:30}] {percent}%, {eta} to go");
+    let mut reader = FlashReader(flash.opened());
+    let device = Device { flash: &mut reader, bytes: flash.bytes() };
+    let report = examine_members(vec![device], &mut |progress| show(&mut bar, progress));
+    match report.verdict {
+        Conclusion::Sound | Conclusion::Harmless => Ok(()),
+        Conclusion::Loss | Conclusion::Refused => Err(Refusal::Pool {
+            path: held.path().to_owned(),
+            what: report.why,
+            advice: "Nothing was changed: the old owner may connect again. For what is damaged: headpond check. If the owner's flash \
+                     is lost for good: --even-damaged, and then the database's own check",
+            status: ExitStatus::PoolDamaged,
+        }),
+    }
 }

@@ -112,6 +112,16 @@ pub struct TakeoverArgs {
     /// destroy it, and nothing here keeps the old one from it
     #[arg(long)]
     pub old_owner_is_dead: bool,
+    /// Go on although dirty data in the copy is damaged: reads of it fail. Nobody else may have it
+    #[arg(long)]
+    pub even_damaged: bool,
+    /// For a file that is dirty in the pool and was changed at the origin: write the pool's data over the
+    /// origin's. Give the path below the origin, or `all`. You can repeat this option
+    #[arg(long, value_name = "FILE|all")]
+    pub keep_pool: Vec<PathBuf>,
+    /// As --keep-pool, but keep the origin's version of the file, and drop the pool's dirty data for good
+    #[arg(long, value_name = "FILE|all")]
+    pub keep_origin: Vec<PathBuf>,
     /// Return as soon as the mount is ready, and serve it in the background
     #[arg(long)]
     pub background: bool,

@@ -29,8 +29,8 @@ mod web;
 mod wording;
 
 pub use headpond_copies::{
-    Certificates, PeerAddress, PeerServer, ServerConfig, Stopper, Store, StoreError, StoredCopy, TakenCopy, take_over,
-    taken_over,
+    Certificates, HeldCopy, PeerAddress, PeerServer, ServerConfig, Stopper, Store, StoreError, StoredCopy, TakenCopy,
+    hold_copy, take_over, taken_over,
 };
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
 pub use headpond_holder::has_ended;
@@ -45,7 +45,7 @@ pub use numbers::{
 pub use origin::OriginRoot;
 pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState};
 pub use peers::PeerPlan;
-pub use pool::{FlashContent, HeldFlash, OriginFile, Wanted};
+pub use pool::{FlashContent, HeldFlash, JudgedStart, OriginFile, Wanted};
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};

@@ -229,6 +229,15 @@ impl MarkerHold {
         Ok(counts.then(|| Self { dir: Arc::new(dir), lock: Arc::new(Lease::of(lock)), gone: false }))
     }
 
+    /// Whether what lies beside the origin still is as this process found it.
+    ///
+    /// # Errors
+    /// [`Refusal::OriginInUse`] if another process has written here since, or what cannot be read.
+    pub(crate) fn is_still(&self, found: Option<&Marker>, durable: Option<&DurableLog>) -> Result<(), Refusal> {
+        let same = self.read()?.as_ref() == found && DurableLog::read(&self.dir)?.as_ref() == durable;
+        if same { Ok(()) } else { Err(in_use(self.dir.root())) }
+    }
+
     /// From now on another process keeps the lock, too.
     pub(crate) fn lock_kept_by(&self, keeper: Box<LockKeeper>) -> std::io::Result<()> {
         self.lock.kept_by(keeper)
