@@ -417,10 +417,11 @@ impl Serving {
 
     /// Notes durably that a copy does not count, as its disk failed.
     fn note_failure(&self, copy: &Copy, why: &str) -> Result<(), StoreError> {
-        self.say(&format!("pool {}: the copy does not count any more: {why}", copy.pool));
         self.note(copy, |record| {
             (record.settled, record.durable, record.failed) = (false, false, Some(why.to_owned()));
-        })
+        })?;
+        self.say(&format!("pool {}: the copy does not count any more: {why}", copy.pool));
+        Ok(())
     }
 
     fn note(&self, copy: &Copy, change: impl FnOnce(&mut Record)) -> Result<(), StoreError> {
