@@ -1,14 +1,19 @@
 //! A host with a copy waits until the pool has no owner, and becomes it.
 //!
 //! ```text
-//!   watching ── no lease ──> has it ──> old owner fenced ──> copy taken, with the number + 1 ──> mounts
-//!       └────────────────────── gave it back ──────┘
+//!   watching ── no lease ──> has it ──> a start is judged ──> old owner fenced ──> copy taken, number + 1 ──> mounts
+//!       └───────────────────── gave it back ──────────────────────────┘
 //! ```
 //!
 //! Invariants
-//! - The lease is taken before the origin is fenced, and that before the copy is touched.
+//! - The lease is taken before the origin is fenced, and that before the owner's number goes up.
+//! - A copy from which no mount could start deposes nobody.
 //! - The registry's record names the old owner until the mount of the copy begins. So whoever fails on the way leaves
 //!   the pool to it, and whoever tries again knows whom to fence.
+//!
+//! Uses `leases`, `ownership` and `pool`.
+
+mod fence;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,17 +23,19 @@ use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK, Nanos, PoolId};
 use headpond_claim::{HeirCopy, HeirVerdict, OwnerLease, OwnerRecord, RecordSeen, judge_heir};
-use headpond_copies::{Store, StoreError, TakenCopy, take_over};
+use headpond_copies::{Store, StoreError, TakenCopy, hold_copy};
 use headpond_format::{SUPERBLOCK_SLOTS, Superblock, decode_superblock};
 use headpond_registry::Registry;
 use headpond_shard::{TermState, boot_clock};
 
-use super::fence::fence;
-use super::kept::{KeptLease, Tenure};
-use super::plan::LeasePlan;
+use self::fence::fence;
 use crate::deposed::Deposed;
+use crate::leases::{KeptLease, LeasePlan, Tenure};
+use crate::origin::OriginRoot;
+use crate::ownership::MarkerHold;
+use crate::pool::JudgedStart;
 use crate::process::log::log_line;
-use crate::refusal::{ExitStatus, Refusal};
+use crate::refusal::{Decisions, ExitStatus, Refusal};
 
 /// How often a guard looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -51,6 +58,8 @@ pub struct GuardPlan {
     pub fence: Option<PathBuf>,
     /// Without a program: how long the old owner's writes have to reach the origin.
     pub grace: Duration,
+    /// The operator's decisions on conflicts.
+    pub decisions: Decisions,
 }
 
 /// Who asks to become the owner.
@@ -192,7 +201,7 @@ impl GuardPlan {
         let deposed = Deposed::default();
         let kept =
             KeptLease::follow(registry.clone(), &self.lease, tenure, (old, seen.record), lease, granted, &deposed);
-        match self.take(tenure, fence.then_some(old), &deposed) {
+        match self.take(tenure, fence.then_some(old), &deposed).map_err(|refusal| refusal.to_string()) {
             Ok(copy) => {
                 // The mount takes the lease again, as the same node, and is the owner then.
                 kept.stop();
@@ -211,10 +220,26 @@ impl GuardPlan {
     }
 
     /// With the lease: takes origin and copy, in this order.
-    fn take(&self, tenure: Tenure, fenced: Option<&OwnerRecord>, deposed: &Deposed) -> Result<TakenCopy, String> {
+    fn take(&self, tenure: Tenure, fenced: Option<&OwnerRecord>, deposed: &Deposed) -> Result<TakenCopy, Refusal> {
         let Tenure { pool, owner, members } = tenure;
+        let usage = |error: StoreError| Refusal::Usage(error.to_string());
+        let held = hold_copy(&self.store, self.pool.as_deref()).map_err(usage)?;
+        // While the owner before had its lease, it could replace the copy by an empty one.
+        let now = newest_superblock(held.path());
+        if !now.is_some_and(|now| now.pool == pool && now.members.generation() >= members) {
+            return Err(Refusal::Usage("the copy was replaced meanwhile".to_owned()));
+        }
+        let root = Arc::new(OriginRoot::open(&self.origin)?);
+        let marker = MarkerHold::to_read(&root)?;
+        let judged = match &marker {
+            Some(marker) if !held.is_taken() => {
+                let copy = (held.file().map_err(usage)?, held.path());
+                Some(JudgedStart::of(&root, marker, copy, held.owner(), &self.decisions)?)
+            }
+            _ => None,
+        };
         if let Some(old) = fenced {
-            self.keep_out(pool, old, owner)?;
+            self.keep_out(pool, old, owner).map_err(Refusal::Usage)?;
         }
         // A registry that was silent meanwhile may be back.
         let until = Instant::now() + self.lease.length();
@@ -222,17 +247,12 @@ impl GuardPlan {
             std::thread::sleep(LOOK / 10);
         }
         if deposed.term().state() != TermState::Stands {
-            return Err("the lease was lost meanwhile".to_owned());
+            return Err(Refusal::Usage("the lease was lost meanwhile".to_owned()));
         }
-        let copy = take_over(&self.store, self.pool.as_deref()).map_err(|error| error.to_string())?;
-        // While the old owner still had its own number, it could replace the copy by an empty one.
-        let now = newest_superblock(&copy.path);
-        let same = now.is_some_and(|now| now.pool == pool && now.members.generation() >= members);
-        if copy.owner == owner && copy.pool == pool && same {
-            Ok(copy)
-        } else {
-            Err(format!("the copy was replaced meanwhile (owner's number {})", copy.owner))
+        if let (Some(judged), Some(marker)) = (&judged, &marker) {
+            judged.still_holds(marker)?;
         }
+        held.take().map_err(usage)
     }
 
     /// Keeps the old owner's writes from the origin.
