@@ -1,7 +1,6 @@
 //! `headpond mount`: a holder, in the foreground or started once more in the background, and its workers.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
 use headpond_control::{
     Decisions, MountPlan, OriginLayer, PoolPlan, Processors, Refusal, Running, Succession, hold_mount, leave_terminal,
@@ -106,13 +105,6 @@ fn finish(running: Running) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Decisions on files, named by their paths or by those below the origin.
-pub fn decisions(origin: &Path, keep_pool: &[PathBuf], keep_origin: &[PathBuf]) -> Decisions {
-    let relative_to_origin =
-        |paths: &[PathBuf]| paths.iter().map(|path| path.strip_prefix(origin).unwrap_or(path).to_owned()).collect();
-    Decisions { keep_pool: relative_to_origin(keep_pool), keep_origin: relative_to_origin(keep_origin) }
-}
-
 fn plan(args: &MountArgs) -> MountPlan {
     let pool = PoolPlan {
         origin: args.origin.clone(),
@@ -131,7 +123,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         fault: args.test_fault.clone(),
         format: args.format,
         discard_dirty: args.discard_dirty,
-        decisions: decisions(&args.origin, &args.keep_pool, &args.keep_origin),
+        decisions: Decisions::below(&args.origin, &args.keep_pool, &args.keep_origin),
     };
     MountPlan {
         pool,

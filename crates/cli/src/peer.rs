@@ -7,8 +7,8 @@ use std::sync::Arc;
 use clap::Parser;
 use headpond_check::{Conclusion, Device, examine_members};
 use headpond_control::{
-    Certificates, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer, Refusal,
-    ServerConfig, Size, Stopper, Store, StoreError, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
+    Certificates, Decisions, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer,
+    Refusal, ServerConfig, Size, Stopper, Store, StoreError, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
 };
 use headpond_shard::FlashReader;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -171,7 +171,7 @@ fn take(args: &TakeoverArgs) -> Result<TakenCopy, Refusal> {
     let marker = MarkerHold::take(&root)?;
     let held = hold_copy(&args.store, args.pool.as_deref()).map_err(usage)?;
     if !held.is_taken() {
-        let decisions = mount::decisions(&args.origin, &args.keep_pool, &args.keep_origin);
+        let decisions = Decisions::below(&args.origin, &args.keep_pool, &args.keep_origin);
         let copy = (held.file().map_err(usage)?, held.path());
         let judged = JudgedStart::of(&root, &marker, copy, held.owner(), &decisions)?;
         if !args.even_damaged {

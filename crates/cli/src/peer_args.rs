@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use headpond_control::{EtcdAddress, GuardPlan, LeasePlan, PeerAddress, PeerPlan, Refusal, Size};
-
-use crate::mount::decisions;
+use headpond_control::{Decisions, EtcdAddress, GuardPlan, LeasePlan, PeerAddress, PeerPlan, Refusal, Size};
 
 /// Which host keeps a copy.
 #[derive(Args, Clone, Debug, Default)]
@@ -218,7 +216,7 @@ impl TakeoverArgs {
             origin: origin.clone(),
             fence: fence.clone(),
             grace: Duration::from_secs(self.grace),
-            decisions: decisions(origin, &self.keep_pool, &self.keep_origin),
+            decisions: Decisions::below(origin, &self.keep_pool, &self.keep_origin),
         })
     }
 }
