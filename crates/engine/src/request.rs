@@ -175,7 +175,12 @@ pub enum Namespace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MembersChange {
     /// Another device: it has the number that the list gives next, and can be written.
-    Add(Member),
+    Add {
+        /// Its row.
+        row: Member,
+        /// In whose place it comes. Without a name: in that of the first of its kind that is missed.
+        instead_of: Option<MemberId>,
+    },
     /// A member has more room than before.
     Grow {
         /// The member.
@@ -190,7 +195,8 @@ pub enum MembersChange {
         /// Bytes of its device that the pool uses from then on.
         bytes: u64,
     },
-    /// A member is emptied, and then gone. What is dirty on it moves to others.
+    /// A member is emptied, and then gone. What is dirty on it moves to others. One that is gone and missed is not
+    /// missed any more.
     Remove(MemberId),
     /// A member is gone at once, as if it were lost: the others have what is dirty on it. [`Errno::AGAIN`] while some
     /// dirty data has one copy.

@@ -50,13 +50,15 @@ pub struct Member {
     pub start: u64,
     /// Its slots are lent, as homes of second copies. No segment is opened in one.
     pub copies_only: bool,
+    /// It is gone, not in order, and no device has come in its place. For people.
+    pub missed: bool,
 }
 
 impl Member {
     /// A member that is new in a pool: in use, with all its slots.
     #[must_use]
     pub const fn in_use(name: MemberName, slots: u32, bytes: u64, start: u64) -> Self {
-        Self { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false }
+        Self { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false, missed: false }
     }
 
     /// In how many of its slots, from the first, segments can be opened while it is in use.
@@ -169,12 +171,35 @@ impl Members {
         Self { generation: self.generation + 1, rows }
     }
 
+    /// The list after a member was lost, or taken out as it was. One that was to go anyway is not missed.
+    ///
+    /// # Panics
+    /// When the pool never had this member.
+    #[must_use]
+    pub fn without(&self, id: MemberId) -> Self {
+        let was_to_stay = self.rows[usize::from(id.0)].state == MemberState::InUse;
+        let mut list = self.with_state(id, MemberState::Gone);
+        list.rows[usize::from(id.0)].missed |= was_to_stay;
+        list
+    }
+
+    /// The list in which nobody misses this member: another has come in its place, or none is wanted.
+    #[must_use]
+    pub fn forgiving(mut self, id: MemberId) -> Self {
+        if let Some(row) = self.rows.get_mut(usize::from(id.0)) {
+            row.missed = false;
+        }
+        self.generation += 1;
+        self
+    }
+
     pub(crate) fn raw(&self) -> [RawMember; MEMBERS_MAX] {
         let mut raw: [RawMember; MEMBERS_MAX] = FromZeros::new_zeroed();
         for (raw, member) in raw.iter_mut().zip(&self.rows) {
             raw.name = member.name.0;
             raw.state = member.state as u8;
-            raw.flags = if member.copies_only { COPIES_ONLY } else { 0 };
+            let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+            raw.flags = flag(member.copies_only, COPIES_ONLY) | flag(member.missed, MISSED);
             raw.slots = member.slots.into();
             raw.bytes = member.bytes.into();
             raw.start = member.start.into();
@@ -212,7 +237,9 @@ impl Members {
                 return Err(senseless("one device twice"));
             }
             let copies_only = raw.flags & COPIES_ONLY != 0;
-            rows.push(Member { name: MemberName(raw.name), state, slots, used, bytes, start, copies_only });
+            let missed = raw.flags & MISSED != 0 && state == MemberState::Gone;
+            let name = MemberName(raw.name);
+            rows.push(Member { name, state, slots, used, bytes, start, copies_only, missed });
         }
         if rows.iter().any(|row| row.copies_only) && !has_ordinary(&rows) {
             return Err(senseless("copies, and nothing that they are copies of"));
@@ -223,6 +250,7 @@ impl Members {
 
 /// In the flags of a row.
 const COPIES_ONLY: u8 = 1;
+const MISSED: u8 = 2;
 
 /// Whether segments can be opened on a member in use.
 fn has_ordinary(rows: &[Member]) -> bool {
@@ -272,6 +300,21 @@ mod tests {
         assert_eq!(read(&alone).as_ref(), Ok(&alone));
         let copy_lost = list.with_state(copy, MemberState::Gone);
         assert_eq!(read(&copy_lost), Ok(copy_lost.clone()));
+    }
+
+    #[test]
+    fn a_member_that_was_lost_is_missed_until_another_comes_and_one_that_was_to_go_is_not() {
+        let (list, second) = Members::first(member(1)).with(member(2)).unwrap();
+        let lost = list.without(second);
+        assert_eq!((lost.get(second).map(|row| row.missed), lost.generation()), (Some(true), 3));
+        assert_eq!(read(&lost).as_ref(), Ok(&lost));
+        let (made_up, _) = lost.with(member(3)).unwrap();
+        assert_eq!(made_up.get(second).map(|row| row.missed), Some(true), "nobody said for whom it comes");
+        let made_up = made_up.forgiving(second);
+        assert_eq!(made_up.get(second).map(|row| row.missed), Some(false));
+        assert_eq!(read(&made_up), Ok(made_up));
+        let was_to_go = list.with_state(second, MemberState::Emptied).without(second);
+        assert_eq!(was_to_go.get(second).map(|row| (row.state, row.missed)), Some((MemberState::Gone, false)));
     }
 
     #[test]

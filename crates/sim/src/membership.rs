@@ -131,7 +131,7 @@ impl Sim<'_> {
         let name = MemberName([100 + self.roster.names; 16]);
         let copies_only = self.options.copies && rng.chance(500);
         let row = Member { copies_only, ..Member::in_use(name, slots, bytes, start) };
-        self.ask_change(Change::Add { member }, MembersChange::Add(row))
+        self.ask_change(Change::Add { member }, MembersChange::Add { row, instead_of: None })
     }
 
     /// A change of the list is answered.

@@ -144,7 +144,6 @@ fn a_device_that_failed_is_replaced_and_dirty_data_has_two_copies_again() {
     pond.unmount(&[]).ok();
 }
 
-/// The next worker knows nothing of what was lost before it.
 #[test]
 fn a_device_that_failed_before_the_worker_died_is_replaced_too() {
     let mut pond = Pond::new();
@@ -163,10 +162,59 @@ fn a_device_that_failed_before_the_worker_died_is_replaced_too() {
     let before = pond.status()["pid"].clone();
     pond.kill_worker(daemon);
     wait_until("another worker serves", || pond.status()["pid"] != before);
+    is_named_as_lost(&pond, "flash", "FAULTED");
     pool(&pond, "replace", &[&[old.as_os_str(), new.as_os_str()][..], &size].concat()).ok();
     pool(&pond, "wait", &[]).ok();
     assert_eq!(pool_status(&pond)["state"], "ONLINE");
     assert!(fs::read(&path).unwrap() == pattern(2 << 20, 2));
+    pond.unmount(&[]).ok();
+}
+
+/// The pool says of the first device which it is, since when it is missed, and what to do.
+fn is_named_as_lost(pond: &Pond, name: &str, state: &str) {
+    let status = pool_status(pond);
+    let flash = pond.at(name);
+    let flash = flash.to_str().unwrap();
+    let members = status["members"].as_array().unwrap();
+    let lost = members.iter().find(|member| member["flash"] == flash).unwrap_or_else(|| panic!("{status}"));
+    assert_eq!((&status["state"], &lost["state"]), (&"DEGRADED".into(), &state.into()), "{status}");
+    let since = lost["missed_since"].as_str().unwrap();
+    assert!(since.starts_with("20") && since.ends_with('Z'), "{status}");
+    let action = status["actions"][0].as_str().unwrap();
+    assert!(action.contains(flash) && action.contains(since), "{action}");
+    assert_eq!(pond.status()["pool_state"], "DEGRADED", "{}", pond.status());
+    run(["stats".as_ref(), pond.mnt().as_os_str()])
+        .refused(0, &[if state == "OFFLINE" { "lost_devices 0" } else { "lost_devices 1" }]);
+}
+
+#[test]
+fn what_is_missed_is_named_by_the_mounts_to_come_until_another_comes_or_none_is_wanted() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2", "flash3"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(2 << 20, 1));
+    fault(&pond, "flash", "cut");
+    write_and_sync(&path, &pattern(2 << 20, 2));
+    wait_until("its end is noted", || pond.log().contains("is out of the pool"));
+    // The origin has everything, and no marker.
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash2", "flash3"], &["--test-fault", "none"]).ok();
+    is_named_as_lost(&pond, "flash", "FAULTED");
+    let first = pond.at("flash");
+    pool(&pond, "remove", &[first.as_os_str()]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], status["members"].as_array().unwrap().len()), (&"ONLINE".into(), 2), "{status}");
+    let second = pond.at("flash2");
+    wait_until("it is offline", || pool(&pond, "offline", &[second.as_os_str(), "--quiet".as_ref()]).status == 0);
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash3"], &[]).ok();
+    is_named_as_lost(&pond, "flash2", "OFFLINE");
+    pool(&pond, "online", &[second.as_os_str()]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], status["members"].as_array().unwrap().len()), (&"ONLINE".into(), 2), "{status}");
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash3", "flash2"], &[]).ok();
+    assert_eq!(pool_status(&pond)["state"], "ONLINE");
     pond.unmount(&[]).ok();
 }
 

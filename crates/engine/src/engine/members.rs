@@ -25,6 +25,8 @@ pub struct MemberShown {
     pub member: MemberId,
     /// Its state in the list of members.
     pub state: MemberState,
+    /// It is gone, not in order, and nobody has come in its place.
+    pub missed: bool,
     /// Whether it refused nothing.
     pub works: bool,
     /// Whether its slots are lent only, as homes of second copies.
@@ -104,7 +106,7 @@ impl Engine {
         let geometry = *self.store.log().geometry();
         let in_use = |member: MemberId| list.get(member).filter(|row| row.state == MemberState::InUse).copied();
         match change {
-            MembersChange::Add(member) => {
+            MembersChange::Add { row: member, instead_of } => {
                 let slots_end = u64::from(member.used) * u64::from(geometry.segment_bytes) + member.start;
                 let fits = member.used > 0 && member.used == member.slots && slots_end <= member.bytes;
                 let known = list.iter().any(|(_, other)| other.name == member.name);
@@ -114,7 +116,12 @@ impl Engine {
                 }
                 let (longer, id) = list.with(member).ok_or(Errno::NOSPC)?;
                 self.extend(id, &longer)?;
-                self.membership.want(longer);
+                let missed = |row: &Member| row.missed && row.copies_only == member.copies_only;
+                let first = || list.iter().find(|(_, row)| missed(row)).map(|(id, _)| id);
+                self.membership.want(match instead_of.or_else(first) {
+                    Some(other) if list.get(other).is_some_and(|row| row.missed) => longer.forgiving(other),
+                    _ => longer,
+                });
             }
             MembersChange::Grow { member, bytes } => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
@@ -133,6 +140,9 @@ impl Engine {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, used);
+            }
+            MembersChange::Remove(member) if list.get(member).is_some_and(|row| row.missed) => {
+                self.membership.want(list.forgiving(member));
             }
             MembersChange::Remove(member) => {
                 let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
@@ -286,7 +296,7 @@ impl Engine {
         let mut works = true;
         match self.membership.asked() {
             None => return,
-            Some(MembersChange::Add(_)) => {
+            Some(MembersChange::Add { .. }) => {
                 works = list.iter().last().is_some_and(|(member, row)| self.store.admit_member(member, row.used));
             }
             Some(MembersChange::Grow { member, .. }) => {
@@ -342,6 +352,7 @@ impl Engine {
             .map(|(member, row)| MemberShown {
                 member,
                 state: row.state,
+                missed: row.missed,
                 works: log.works(member),
                 copies_only: row.copies_only,
                 segments: u64::from(row.slots),
