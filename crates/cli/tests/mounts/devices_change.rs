@@ -439,6 +439,27 @@ fn a_share_of_each_device_stays_unwritten_and_is_shown_kept_and_given_up() {
     mount_over(&pond, &["flash"], &["--size", "80M"]).refused(2, &["has 64 MiB"]);
 }
 
+#[test]
+fn a_device_that_comes_back_keeps_what_was_left_unwritten_of_it_unless_told_otherwise() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", "80M", "--reserve", "20%"]).ok();
+    let second = pond.at("flash2").into_os_string();
+    let offline = || pool(&pond, "offline", &[&second, "--quiet".as_ref()]).status == 0;
+    let sizes = || {
+        let member = pool_status(&pond)["members"][1].clone();
+        ["size_bytes", "reserve_bytes"].map(|name| member[name].as_u64().unwrap() >> 20)
+    };
+    assert_eq!(sizes(), [64, 16]);
+    wait_until("it is offline", offline);
+    pool(&pond, "online", &[&second, "-n".as_ref()]).refused(0, &["64 MiB of it as before"]);
+    pool(&pond, "online", &[&second]).refused(0, &["64 MiB of it as before"]);
+    assert_eq!(sizes(), [64, 16], "{}", pool_status(&pond));
+    wait_until("it is offline once more", offline);
+    pool(&pond, "online", &[&second, "--reserve".as_ref(), "0%".as_ref()]).refused(0, &["all but 0% of it"]);
+    assert_eq!(sizes(), [80, 0]);
+    pond.unmount(&[]).ok();
+}
+
 /// So many percent of so many MiB, in whole blocks.
 const fn whole_blocks(mib: u64, percent: u64) -> u64 {
     (mib << 20) * percent / 100 / 4096 * 4096

@@ -28,7 +28,7 @@ use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
 use crate::random::random;
 use crate::refusal::Refusal;
-use crate::reserve::Reserve;
+use crate::reserve::Taken;
 use crate::settings::{LiveSettings, Loss, Missed};
 use crate::wording::Size;
 use crate::wording::clock::unix_seconds;
@@ -289,13 +289,13 @@ impl PoolMembers {
         &self,
         path: &Path,
         size: Option<Size>,
-        reserve: Reserve,
+        taken: Taken,
         format: bool,
     ) -> Result<(HeldFlash, Member), Refusal> {
         if self.devices.at(path).is_some_and(|member| self.devices.has(member)) {
             return Err(Refusal::Usage(format!("{} is a device of this pool already", path.display())));
         }
-        let flash = HeldFlash::take(path, size, Fill::default(), reserve)?;
+        let flash = HeldFlash::take(path, size, Fill::default(), taken.reserve())?;
         match flash.recognise()? {
             FlashContent::Nothing => {}
             // An old member: nothing on it counts.
@@ -311,7 +311,7 @@ impl PoolMembers {
             }
             FlashContent::Failing(why) => return Err(Refusal::Flash { path: path.to_owned(), why }),
         }
-        let bytes = reserve.used_of(flash.bytes());
+        let bytes = taken.of(flash.bytes());
         let start = self.geometry.segments_start;
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(|| Refusal::FlashTooSmall {
@@ -320,7 +320,7 @@ impl PoolMembers {
                 "{} is too small for this pool: a device of it needs more than {}{}",
                 Size(bytes),
                 Size(start + self.segment_bytes()),
-                reserve.remark(Size(flash.bytes()))
+                taken.reserve().remark(Size(flash.bytes()))
             ),
         })?;
         let name = random("the name of a device")?;
@@ -462,11 +462,11 @@ impl PoolMembers {
         Ok(())
     }
 
-    /// The member that was taken out or lost, and lay at this path.
-    pub(crate) fn find_lost(&self, path: &Path) -> Option<MemberId> {
+    /// The member that was taken out or lost, and lay at this path, and how many bytes of it the pool used.
+    pub(crate) fn find_lost(&self, path: &Path) -> Option<(MemberId, u64)> {
         let stats = self.handle.stats();
         let is_it = |seen: &SeenMember| seen.path == path && seen.state.is_missed();
-        self.seen(&stats).iter().find(|seen| is_it(seen)).map(|seen| seen.shown.member)
+        self.seen(&stats).iter().find(|seen| is_it(seen)).map(|seen| (seen.shown.member, seen.shown.bytes))
     }
 
     /// Whether the pool misses a member.

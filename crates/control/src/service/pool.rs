@@ -23,7 +23,7 @@ use crate::peers::PeerPlan;
 use crate::pool::HeldFlash;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, Taken};
 use crate::wording::Size;
 use crate::wording::clock::utc;
 
@@ -38,7 +38,7 @@ enum Planned {
     Forget { member: MemberId, flash: PathBuf },
     Replace { old: Option<MemberId>, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Offline { member: MemberId, flash: PathBuf },
-    Online { was: MemberId, flash: PathBuf, reserve: Reserve },
+    Online { was: MemberId, flash: PathBuf, taken: Taken },
     Grow { member: MemberId, flash: PathBuf, bytes: u64 },
     Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
 }
@@ -52,7 +52,12 @@ impl Planned {
             Self::Forget { flash, .. } => format!("doing without {}", flash.display()),
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
             Self::Offline { flash, .. } => format!("taking {} offline", flash.display()),
-            Self::Online { flash, .. } => format!("taking {} in again", flash.display()),
+            Self::Online { flash, taken: Taken::AsBefore(bytes), .. } => {
+                format!("taking {} in again, {} of it as before", flash.display(), Size(*bytes))
+            }
+            Self::Online { flash, taken: Taken::AllBut(reserve), .. } => {
+                format!("taking {} in again, all but {reserve} of it", flash.display())
+            }
             Self::Shrink { flash, bytes, .. } => format!("shrinking {} to {}", flash.display(), Size(*bytes)),
             Self::Grow { flash, bytes, .. } => format!("growing {} to {}", flash.display(), Size(*bytes)),
         }
@@ -60,12 +65,12 @@ impl Planned {
 
     /// The device that joins by it: where it lies, the size of a file that is made, what is left unwritten, and whether
     /// what it holds may be overwritten.
-    fn joins(&self) -> Option<(&Path, Option<Size>, Reserve, bool)> {
+    fn joins(&self) -> Option<(&Path, Option<Size>, Taken, bool)> {
         match self {
             Self::Add { flash, size, reserve, format } | Self::Replace { new: flash, size, reserve, format, .. } => {
-                Some((flash, *size, *reserve, *format))
+                Some((flash, *size, Taken::AllBut(*reserve), *format))
             }
-            Self::Online { flash, reserve, .. } => Some((flash, None, *reserve, false)),
+            Self::Online { flash, taken, .. } => Some((flash, None, *taken, false)),
             Self::AddPeer { .. }
             | Self::Remove { .. }
             | Self::Forget { .. }
@@ -336,14 +341,15 @@ impl Service {
                 Planned::Offline { member, flash: members.devices().path_of(member) }
             }
             PoolChange::Online { flash, reserve } => {
-                let was = members.find_lost(&flash).ok_or_else(|| {
+                let (was, bytes) = members.find_lost(&flash).ok_or_else(|| {
                     let why = format!(
                         "{} is not offline, nor lost. Nothing was changed. To take a device in: headpond pool add",
                         flash.display()
                     );
                     Refusal::Usage(why)
                 })?;
-                Planned::Online { was, flash, reserve }
+                let taken = reserve.map_or(Taken::AsBefore(bytes), Taken::AllBut);
+                Planned::Online { was, flash, taken }
             }
             PoolChange::Replace { old, new, size, reserve, format } => {
                 let (old, was) = match (members.find(old.as_deref()), old) {
@@ -390,11 +396,11 @@ impl Service {
 
     fn carry_out_change(&self, planned: Planned, dry_run: bool, client: Client) {
         let members = &self.members;
-        let open = |(flash, size, reserve, format): (&Path, Option<Size>, Reserve, bool)| {
+        let open = |(flash, size, taken, format): (&Path, Option<Size>, Taken, bool)| {
             self.places.check_another(flash)?;
             // Nothing is made for a look.
             let would_be_made = dry_run && size.is_some() && !flash.exists();
-            if would_be_made { Ok(None) } else { members.open(flash, size, reserve, format).map(Some) }
+            if would_be_made { Ok(None) } else { members.open(flash, size, taken, format).map(Some) }
         };
         let opened = match &planned {
             Planned::AddPeer { .. } if dry_run => Ok(None),

@@ -61,9 +61,9 @@ pub enum PoolChange {
     Online {
         /// The file or device.
         flash: PathBuf,
-        /// How much of it is left unwritten.
+        /// How much of it is left unwritten. Without it: as much as before.
         #[serde(default)]
-        reserve: Reserve,
+        reserve: Option<Reserve>,
     },
     /// Use more of a device.
     Grow {

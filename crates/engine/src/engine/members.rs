@@ -31,6 +31,8 @@ pub struct MemberShown {
     pub works: bool,
     /// Whether its slots are lent only, as homes of second copies.
     pub copies_only: bool,
+    /// Bytes of its device that the pool uses, or used last.
+    pub bytes: u64,
     /// How many segments have their home there.
     pub segments: u64,
     /// How many of those can be opened.
@@ -355,6 +357,7 @@ impl Engine {
                 missed: row.missed,
                 works: log.works(member),
                 copies_only: row.copies_only,
+                bytes: row.bytes,
                 segments: u64::from(row.slots),
                 free_segments: segments.free_on(member) as u64,
                 blocks: 0,
