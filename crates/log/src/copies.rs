@@ -30,7 +30,9 @@ impl Log {
         }
     }
 
-    const fn has_had_several_members(&self) -> bool {
+    /// Whether the pool has, or has had, several members.
+    #[must_use]
+    pub const fn has_had_several_members(&self) -> bool {
         !self.segments.addresses().is_of_one_member()
     }
 

@@ -16,7 +16,7 @@ pub use holdings::Holding;
 pub use members::MemberShown;
 pub use ops::together::fits_together;
 
-use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId, Redundancy};
+use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};
 use headpond_format::{Address, Superblock, UNIT};
 use headpond_log::{FillPolicy, LogIo, Mutation};
 
@@ -225,10 +225,10 @@ impl Engine {
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
         let tells = self.membership.is_to_tell_again() || self.membership.empties();
-        // What reclaim emptied last may have freed a place on one member alone, and nothing else may ever happen.
+        // What reclaim emptied last may have freed a place on one member alone, and nothing else may ever happen. In a
+        // pool of one member each place can be opened, so who waits for room has it.
         let wants_room = self.requests.first_for_room().is_some() && self.reclaim.idle() && log.takes_writes();
-        let has_rows = self.config.redundancy == Redundancy::Parity || log.segments().rows() > 0;
-        let reclaims = wants_room && has_rows;
+        let reclaims = wants_room && log.has_had_several_members();
         let busy = reclaims
             || log.has_unsynced() && log.takes_writes()
             || self.destage.has_work(&self.store)
