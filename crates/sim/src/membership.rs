@@ -168,6 +168,8 @@ impl Sim<'_> {
                 self.roster.settled = states;
                 Ok(())
             }
+            // The emptying that an earlier life began goes on, and its list may be on its way.
+            Change::TakeBack => Ok(()),
             _ => {
                 self.roster.settled = states;
                 Ok(())

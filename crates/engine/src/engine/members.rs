@@ -11,7 +11,7 @@ use crate::laggard::laggard;
 use crate::outbox::SyncTime;
 use crate::purpose::Purpose;
 use crate::request::{MembersChange, Reply, RequestId};
-use crate::store::WRITE_RESERVE;
+use crate::store::{MOVE_RESERVE, WRITE_RESERVE};
 
 /// How many slots a member has within so many bytes of its device.
 fn slots_of(row: &Member, bytes: u64, segment_bytes: u32) -> Option<u32> {
@@ -266,6 +266,19 @@ impl Engine {
         self.size_changed();
     }
 
+    /// Whether the log can do without the slots that were emptied. While few segments are free elsewhere, what it must
+    /// write goes to those slots, so they are given back last. With none elsewhere the next entry would find no segment.
+    /// With some it waits for those that are on their way, and for no others: what is dirty may never be clean.
+    fn can_give_back(&self) -> bool {
+        let segments = self.store.log().segments();
+        let on_their_way = segments.waiting() > 0 || self.reclaim.is_under_way();
+        // Where there is no pair, entries go to a segment alone.
+        match segments.free() {
+            0 => false,
+            free => free > MOVE_RESERVE || !on_their_way,
+        }
+    }
+
     /// Goes on with what was asked for, and with the emptying that an earlier use began.
     pub(crate) fn pump_members(&mut self) {
         if let Some(generation) = self.membership.tell_again(self.now) {
@@ -288,7 +301,7 @@ impl Engine {
         let list = self.membership.wanted().clone();
         let emptied = list.iter().find(|(_, row)| row.state == MemberState::Emptied).map(|(id, _)| id);
         if let Some(member) = emptied {
-            if self.store.log().is_empty(member, 0) {
+            if self.store.log().is_empty(member, 0) && self.can_give_back() {
                 self.store.let_go_of_member(member);
                 self.membership.want(list.with_state(member, MemberState::Gone));
             }
@@ -309,7 +322,7 @@ impl Engine {
                 if let Some(row) = row(member).filter(|row| row.bytes != bytes && row.state == MemberState::InUse)
                     && let Some(used) = slots_of(&row, bytes, segment_bytes)
                 {
-                    if self.store.log().is_empty(member, used) {
+                    if self.store.log().is_empty(member, used) && self.can_give_back() {
                         let smaller = list.with_room(member, used, bytes);
                         self.store.give_back(member, used);
                         self.store.set_pool_bytes(smaller.bytes());
