@@ -1,9 +1,9 @@
 //! What the engine does with its members: it goes on without a lost one, takes another in, and empties one that is to
 //! go.
 
-use headpond_base::{Errno, MemberId, Nanos, Redundancy};
-use headpond_format::{Member, MemberState, Members, SegmentRow};
-use headpond_log::{Log, Mutation};
+use headpond_base::{BLOCK, Errno, MemberId, Nanos, Redundancy};
+use headpond_format::{Address, Member, MemberState, Members, SETTINGS_SLOTS, SegmentRow};
+use headpond_log::{Log, Mutation, ReadFrom};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
@@ -264,6 +264,38 @@ impl Engine {
     fn lead_past_the_laggard(&mut self) {
         self.store.set_aside(self.laggard.aside());
         self.size_changed();
+    }
+
+    /// When members are to be asked whether they are there.
+    pub(crate) fn next_probe(&self) -> Option<Nanos> {
+        let log = self.store.log();
+        let serves = log.takes_writes() && self.life.has_served() && !self.life.is_ending();
+        let has_others = log.has_had_several_members() && self.membership.wanted().needed() > 1;
+        let period = self.config.probe_period.filter(|_| serves && has_others)?;
+        self.probes.due(period)
+    }
+
+    /// Asks each member whether it is there, once that is due.
+    pub(crate) fn pump_probes(&mut self) {
+        if self.next_probe().is_none_or(|due| due > self.now) {
+            return;
+        }
+        let members = self.store.log().working();
+        self.probes.asks(&members, self.now);
+        for member in members {
+            let at = Address { member, offset: SETTINGS_SLOTS[1] };
+            self.outbox.read_flash(Purpose::Probe(member), &ReadFrom::Place(at), BLOCK as u32);
+        }
+    }
+
+    /// A member has shown its settings, or not.
+    pub(crate) fn probe_answered(&mut self, member: MemberId, outcome: &Outcome) {
+        let asks_again = matches!(outcome, Outcome::Failed(_)) && self.store.log().works(member);
+        if asks_again && !self.life.is_ending() {
+            self.outbox.sync_flash(Purpose::ProbeSync(member), &[member]);
+        } else {
+            self.probes.answered(member);
+        }
     }
 
     /// Whether the log can do without the slots that were emptied. While few segments are free elsewhere, what it must

@@ -39,6 +39,7 @@ use crate::op::{Op, StepResult, Work};
 use crate::origin_space::OriginSpace;
 use crate::outbox::{Answered, Outbox};
 use crate::pool_failed::PoolFailed;
+use crate::probes::Probes;
 use crate::purpose::Purpose;
 use crate::reclaim::{Reclaim, Reclaiming};
 use crate::request::{Reply, Request, RequestId};
@@ -84,6 +85,7 @@ pub struct Engine {
     checkpoints: Checkpoints,
     membership: Membership,
     laggard: Laggard,
+    probes: Probes,
     origin_space: OriginSpace,
     settling: SettlingStatus,
     life: Life,
@@ -117,6 +119,7 @@ impl Engine {
             checkpoints,
             membership,
             laggard: Laggard::default(),
+            probes: Probes::default(),
             origin_space: OriginSpace::default(),
             settling: SettlingStatus::default(),
             life: Life::default(),
@@ -237,7 +240,7 @@ impl Engine {
             || tells;
         let tick = busy.then(|| self.now.plus(crate::destage::TICK));
         let pauses = self.scrub.pauses(self.now).into_iter().chain(self.rows.pauses(&self.store, self.now));
-        tick.into_iter().chain(pauses).min().filter(|_| !self.life.is_over())
+        tick.into_iter().chain(pauses).chain(self.next_probe()).min().filter(|_| !self.life.is_over())
     }
 
     /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
@@ -286,6 +289,8 @@ impl Engine {
                     self.requests.wake(op);
                 }
             }
+            Purpose::Probe(member) => self.probe_answered(member, &outcome),
+            Purpose::ProbeSync(member) => self.probes.answered(member),
             Purpose::TellMembers(generation) => self.told_of_members(generation, &outcome),
             Purpose::Space(object) => self.space_answered(object, outcome),
             Purpose::Look => self.looked_at_origin(&outcome),
@@ -391,6 +396,7 @@ impl Engine {
                 }
                 self.release_syncs();
                 self.pump_laggard();
+                self.pump_probes();
                 self.pump_members();
                 self.pump_checkpoint();
                 self.accept();
