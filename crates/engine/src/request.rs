@@ -174,8 +174,13 @@ pub enum Namespace {
 /// A change of the pool's members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MembersChange {
-    /// Another device: it has the number that the list gives next, and can be written.
+    /// Another device, which can be written.
     Add {
+        /// Its number: the one that the list gives next, or one that is spare ([`MemberShown::is_spare`]). Then no slot
+        /// has a head of this pool in it.
+        ///
+        /// [`MemberShown::is_spare`]: crate::MemberShown::is_spare
+        member: MemberId,
         /// Its row.
         row: Member,
         /// In whose place it comes. Without a name: in that of the first of its kind that is missed.

@@ -1,7 +1,8 @@
 //! The members of a pool: its devices. The superblock of each device lists them all.
 //!
 //! Invariants:
-//! - A number belongs to one device for good, so a place never points to another device. Numbers go up from 0.
+//! - Numbers go up from 0. One of a member that is gone may be given again: see `with_number`. So a device is told by
+//!   its name, and a number means one device at a time.
 //! - The list with the largest generation counts, among intact superblocks.
 //! - Where a member has copies only, another one that is in use has not: else nothing could be opened.
 
@@ -12,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::Damage;
 use crate::number::counted_from_one;
 
-/// The most members that a pool ever has, gone ones included: one superblock lists them all.
+/// The most numbers that a pool gives: one superblock lists them all.
 pub const MEMBERS_MAX: usize = 32;
 
 const WHAT: &str = "list of members";
@@ -142,6 +143,22 @@ impl Members {
         let mut rows = self.rows.clone();
         rows.push(member);
         Some((Self { generation: self.generation + 1, rows }, id))
+    }
+
+    /// The list with one device more, under this number: the next one, or that of a member that is gone. The device has
+    /// the slots of that one, and more if it is larger: slots that it lacks count as given back. `None` if the number is
+    /// neither. Nothing may lie in those slots, and no head of this pool.
+    #[must_use]
+    pub fn with_number(&self, id: MemberId, member: Member) -> Option<Self> {
+        let (mut rows, place) = (self.rows.clone(), usize::from(id.0));
+        match rows.get(place) {
+            Some(Member { state: MemberState::Gone, slots, .. }) => {
+                rows[place] = Member { slots: member.slots.max(*slots), ..member };
+            }
+            None if place == rows.len() && place < MEMBERS_MAX => rows.push(member),
+            _ => return None,
+        }
+        Some(Self { generation: self.generation + 1, rows })
     }
 
     /// The list with so many slots in use on one member, of a device of so many bytes.
@@ -318,7 +335,23 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_once_and_no_pool_has_more_than_a_superblock_lists() {
+    fn a_number_of_a_member_that_is_gone_is_given_again_with_its_slots() {
+        let (list, second) = Members::first(member(1)).with(member(2)).unwrap();
+        let smaller = Member::in_use(MemberName([3; 16]), 70, 1 << 30, 2 << 20);
+        assert_eq!(list.with_number(second, smaller), None, "it is in use");
+        assert_eq!(list.with_number(MemberId(3), smaller), None, "one number is left out");
+        assert_eq!(list.with_number(MemberId(2), smaller), list.with(smaller).map(|(list, _)| list));
+        let again = list.without(second).with_number(second, smaller).unwrap();
+        let row = again.get(second).copied().unwrap();
+        assert_eq!((row.name, row.slots, row.used, row.missed), (MemberName([3; 16]), 100, 70, false));
+        assert_eq!(read(&again).as_ref(), Ok(&again));
+        let larger = Member::in_use(MemberName([4; 16]), 130, 1 << 30, 1 << 20);
+        let again = again.with_state(second, MemberState::Gone).with_number(second, larger).unwrap();
+        assert_eq!(again.get(second).map(|row| (row.slots, row.used)), Some((130, 130)));
+    }
+
+    #[test]
+    fn numbers_go_up_and_no_pool_has_more_than_a_superblock_lists() {
         let mut list = Members::first(member(0));
         for name in 1..MEMBERS_MAX as u8 {
             let (longer, id) = list.with(member(name)).unwrap();
@@ -326,7 +359,7 @@ mod tests {
             list = longer.with_state(id, MemberState::Gone);
         }
         assert_eq!(read(&list), Ok(list.clone()));
-        assert_eq!(list.with(member(99)), None, "a number of a member that is gone is not given again");
+        assert_eq!(list.with(member(99)), None, "the number of a member that is gone is given by name only");
     }
 
     #[test]

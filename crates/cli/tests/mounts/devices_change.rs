@@ -218,6 +218,46 @@ fn what_is_missed_is_named_by_the_mounts_to_come_until_another_comes_or_none_is_
     pond.unmount(&[]).ok();
 }
 
+/// More devices than there are numbers: those of the members that are gone are given again.
+#[test]
+fn a_pool_outlives_forty_devices_and_believes_none_that_had_a_number_before() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "old"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(1 << 20, 1));
+    fault(&pond, "old", "cut");
+    write_and_sync(&path, &pattern(1 << 20, 2));
+    wait_until("it is lost", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+    wait_until("its end is noted", || pond.log().contains("is out of the pool"));
+    let replace = |old: &str, new: &str| {
+        let (old, new) = (pond.at(old), pond.at(new));
+        pool(&pond, "replace", &[old.as_os_str(), new.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+    };
+    replace("old", "device0");
+    for device in 1..40 {
+        let before = format!("device{}", device - 1);
+        replace(&before, &format!("device{device}"));
+        fs::remove_file(pond.at(&before)).unwrap();
+        write_and_sync(&path, &pattern(1 << 20, device));
+    }
+    let status = pool_status(&pond);
+    let numbers: Vec<u64> =
+        status["members"].as_array().unwrap().iter().map(|member| member["member"].as_u64().unwrap()).collect();
+    assert!(numbers.len() == 2 && numbers.iter().all(|number| *number < 32), "{status}");
+    pool(&pond, "wait", &[]).ok();
+    assert_eq!(pool_status(&pond)["state"], "ONLINE");
+    pond.unmount(&["--keep-dirty"]).ok();
+    // The first one to be lost had a number that another has by now.
+    mount_over(&pond, &["flash", "device39", "old"], &[]).refused(0, &["old is no member of the pool any more"]);
+    assert!(fs::read(&path).unwrap() == pattern(1 << 20, 39));
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount_over(&pond, &["old"], &[]).refused(43, &["goes on without this one"]);
+    fs::rename(pond.at("flash"), pond.at("aside")).unwrap();
+    mount_over(&pond, &["device39"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == pattern(1 << 20, 39), "either of the two is enough");
+    pond.unmount(&[]).ok();
+}
+
 #[test]
 fn a_device_is_taken_offline_under_load_and_given_back() {
     let pond = Pond::new();

@@ -373,14 +373,19 @@ impl PoolMembers {
         let path = flash.path().to_owned();
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
         let file = DeviceFile::of(flash.opened(), peer).map_err(|error| failed("cannot open it once more", &error))?;
-        let next =
-            u16::try_from(self.handle.stats().members.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
-        let Some(next) = next else {
+        let known = self.handle.stats().members;
+        let Some(member) = self.next_number(&known, instead_of) else {
             return Err(format!(
-                "this pool has had {MEMBERS_MAX} devices, and takes no more. To go on: unmount, and make a new pool with --format"
+                "this pool has had {MEMBERS_MAX} devices, and none of those that are gone is forgotten yet: the pool still \
+                 moves what they had. Try again later; to see what it misses: headpond pool status"
             ));
         };
-        let member = MemberId(next);
+        if known.len() > usize::from(member.0) {
+            self.wipe_heads(&flash, &row).map_err(|error| failed("cannot write to it", &error))?;
+            for set in [&self.gone, &self.leaving] {
+                set.lock().unwrap_or_else(PoisonError::into_inner).remove(&member);
+            }
+        }
         let whole_bytes = flash.bytes();
         flash.leave_unwritten(row.bytes..whole_bytes).map_err(|refusal| refusal.to_string())?;
         let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
@@ -390,7 +395,7 @@ impl PoolMembers {
         // A worker that takes over must find it before anything lies on it.
         let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
         let taken = kept.and_then(|()| {
-            match self.handle.call(Request::ChangeMembers(MembersChange::Add { row, instead_of })) {
+            match self.handle.call(Request::ChangeMembers(MembersChange::Add { member, row, instead_of })) {
                 Reply::Failed(errno) => Err(refused(errno)),
                 _ => Ok(()),
             }
@@ -417,6 +422,28 @@ impl PoolMembers {
                 Err(failed("the pool does not take it", &why))
             }
         }
+    }
+
+    /// The number for another device: a new one, as long as there are some, else that of one that is gone.
+    fn next_number(&self, known: &[MemberShown], instead_of: Option<MemberId>) -> Option<MemberId> {
+        if known.len() < MEMBERS_MAX {
+            return u16::try_from(known.len()).ok().map(MemberId);
+        }
+        let is_free = |shown: &&MemberShown| {
+            let is_wanted = shown.missed && instead_of != Some(shown.member);
+            shown.is_spare && !is_wanted && !self.devices.has(shown.member)
+        };
+        known.iter().find(is_free).map(|shown| shown.member)
+    }
+
+    /// Makes sure that no slot of a device has a head of this pool, or a batch behind one: under a number that another
+    /// device had, a start could take those for what this one has.
+    fn wipe_heads(&self, flash: &HeldFlash, row: &Member) -> std::io::Result<()> {
+        let zeros = BufMut::zeroed(2 * BLOCK).freeze();
+        let failed = |errno: Errno| std::io::Error::from_raw_os_error(errno.0);
+        let slots = (0..u64::from(row.slots)).map(|slot| row.start + slot * self.segment_bytes());
+        slots.into_iter().try_for_each(|offset| flash.opened().write(offset, &zeros)).map_err(failed)?;
+        flash.opened().sync().map_err(failed)
     }
 
     /// Empties a member and takes it out of the pool. On return it is free.

@@ -25,6 +25,8 @@ pub struct MemberShown {
     pub member: MemberId,
     /// Its state in the list of members.
     pub state: MemberState,
+    /// It is gone, and another device may have its number.
+    pub is_spare: bool,
     /// It is gone, not in order, and nobody has come in its place.
     pub missed: bool,
     /// Whether it refused nothing.
@@ -108,7 +110,7 @@ impl Engine {
         let geometry = *self.store.log().geometry();
         let in_use = |member: MemberId| list.get(member).filter(|row| row.state == MemberState::InUse).copied();
         match change {
-            MembersChange::Add { row: member, instead_of } => {
+            MembersChange::Add { member: id, row: member, instead_of } => {
                 let slots_end = u64::from(member.used) * u64::from(geometry.segment_bytes) + member.start;
                 let fits = member.used > 0 && member.used == member.slots && slots_end <= member.bytes;
                 let known = list.iter().any(|(_, other)| other.name == member.name);
@@ -116,7 +118,11 @@ impl Engine {
                 if !fits || !areas_fit || known || member.state != MemberState::InUse {
                     return Err(Errno::INVAL);
                 }
-                let (longer, id) = list.with(member).ok_or(Errno::NOSPC)?;
+                if list.get(id).is_some() && !self.is_spare(id) {
+                    return Err(Errno::INVAL);
+                }
+                let longer = list.with_number(id, member).ok_or(Errno::NOSPC)?;
+                self.outbox.forget_sync_times(id);
                 self.extend(id, &longer)?;
                 let missed = |row: &Member| row.missed && row.copies_only == member.copies_only;
                 let first = || list.iter().find(|(_, row)| missed(row)).map(|(id, _)| id);
@@ -169,6 +175,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether another device may have the number of a member that is gone: nothing lies there, or is on its way.
+    fn is_spare(&self, member: MemberId) -> bool {
+        let is_gone = self.membership.wanted().get(member).is_some_and(|row| row.state == MemberState::Gone);
+        is_gone && self.store.log().is_spare(member) && !self.outbox.is_changing(member)
     }
 
     /// Whether the pool has room to work without so many slots that take new segments.
@@ -343,8 +355,8 @@ impl Engine {
         let mut works = true;
         match self.membership.asked() {
             None => return,
-            Some(MembersChange::Add { .. }) => {
-                works = list.iter().last().is_some_and(|(member, row)| self.store.admit_member(member, row.used));
+            Some(MembersChange::Add { member, .. }) => {
+                works = row(member).is_some_and(|row| self.store.admit_member(member, row.used));
             }
             Some(MembersChange::Grow { member, .. }) => {
                 works = row(member).is_some_and(|row| self.store.admit_member(member, row.used));
@@ -400,6 +412,7 @@ impl Engine {
                 member,
                 state: row.state,
                 missed: row.missed,
+                is_spare: self.is_spare(member),
                 works: log.works(member),
                 copies_only: row.copies_only,
                 bytes: row.bytes,
