@@ -45,6 +45,14 @@ pub fn fresh_copies(root: &Path) -> Result<String, String> {
     range(root, "fresh-copies")
 }
 
+/// The range of histories of members in which numbers are given again, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_reuse(root: &Path) -> Result<String, String> {
+    range(root, "fresh-reuse")
+}
+
 fn range(root: &Path, word: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))

@@ -371,7 +371,8 @@ impl Checkpoints {
             }
             CheckpointStage::SyncingBody if running.under_way == 0 => {
                 let superblock = self.next_superblock(of, running);
-                let new: Vec<MemberId> = running.members(of.store).into_iter().filter(|id| self.is_new(*id)).collect();
+                let new: Vec<MemberId> = running.members(of.store);
+                let new: Vec<MemberId> = new.into_iter().filter(|id| self.is_new(&running.list, *id)).collect();
                 running.stage = CheckpointStage::WritingToNew;
                 self.write_superblock(running, &new, &superblock, superblock_slot(&superblock));
                 running.superblock = Some(superblock);
@@ -403,14 +404,16 @@ impl Checkpoints {
         }
     }
 
-    /// Whether the last superblock that counts does not have this member.
-    fn is_new(&self, member: MemberId) -> bool {
-        self.superblock.members.get(member).is_none()
+    /// Whether the last superblock that counts does not have this member of `list`: not its number, or another device
+    /// under it.
+    fn is_new(&self, list: &Members, member: MemberId) -> bool {
+        let name = |list: &Members| list.get(member).map(|row| row.name);
+        name(&self.superblock.members) != name(list)
     }
 
     /// All new members have the superblock: the others get it.
     fn write_to_all(&mut self, of: &Of<'_>, running: &mut Running) {
-        let is_lost = |member| self.is_new(member) && !of.store.log().works(member);
+        let is_lost = |member| self.is_new(&running.list, member) && !of.store.log().works(member);
         if running.list.iter().any(|(member, row)| row.state != MemberState::Gone && is_lost(member)) {
             // A new member is lost already. What its superblock names must not be mistaken for what comes.
             self.superblock.counter += 2;

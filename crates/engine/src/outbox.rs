@@ -187,6 +187,11 @@ impl Outbox {
         &self.sync_times
     }
 
+    /// Another device has the number of a member from now on.
+    pub(crate) fn forget_sync_times(&mut self, member: MemberId) {
+        self.sync_times.retain(|time| time.member != member);
+    }
+
     /// Whether a sync was timed since the last call.
     pub(crate) const fn take_timed(&mut self) -> bool {
         std::mem::replace(&mut self.timed, false)

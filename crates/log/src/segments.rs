@@ -314,6 +314,18 @@ impl Segments {
             .any(|(id, segment)| is_there(id) && (segment.home || segment.lent || segment.state != SegmentState::Free))
     }
 
+    /// Whether nothing is in the slots of a member, waits for them, or may still come there. It takes no new segments.
+    pub(crate) fn is_spare(&self, member: MemberId) -> bool {
+        let is_there = |id: SegmentId| self.addresses.home(id).member == member;
+        let is_held = |(id, segment): (SegmentId, &Segment)| {
+            is_there(id) && (segment.row.is_some() || segment.under_way > 0 || segment.copy.is_some())
+        };
+        !self.takes_new(member)
+            && self.hold_nothing(member, 0)
+            && !self.iter().any(is_held)
+            && !self.waiting.iter().any(|(id, _)| is_there(*id))
+    }
+
     /// Segments that are in use, or can be: those at home on a member that takes new ones.
     #[must_use]
     pub const fn usable(&self) -> usize {

@@ -334,7 +334,11 @@ impl<C: Core> Turner<C> {
     /// other error.
     fn change_disk(&mut self, disk: MemberId, change: DiskChange) -> Result<u64> {
         match change {
-            DiskChange::Join(flash) => self.reactor.add(disk, flash).map(|()| self.reactor.bytes(disk)),
+            DiskChange::Join(flash) => {
+                // What another device failed under this number is not this one's.
+                self.disk_errors.retain(|(other, _)| *other != disk);
+                self.reactor.add(disk, flash).map(|()| self.reactor.bytes(disk))
+            }
             DiskChange::Leave => {
                 self.reactor.remove(disk);
                 Ok(0)

@@ -272,6 +272,9 @@ impl fmt::Display for Failure {
         if self.options.upkeep {
             f.write_str(" --upkeep")?;
         }
+        if self.options.reuse {
+            f.write_str(" --reuse")?;
+        }
         if self.options.uses {
             f.write_str(" --uses")?;
         }

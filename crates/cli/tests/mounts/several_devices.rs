@@ -101,6 +101,18 @@ fn one_of_two_devices_fails_under_load_and_no_program_sees_it() {
 }
 
 #[test]
+fn a_device_that_vanishes_while_nothing_is_written_is_found_lost() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    pond.flush().ok();
+    fault(&pond, "flash2", "cut");
+    wait_until("it is lost", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+    assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn a_device_that_is_much_slower_than_the_other_is_named() {
     let pond = Pond::new();
     mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none"]).ok();

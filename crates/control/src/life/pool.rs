@@ -17,7 +17,7 @@ use std::sync::mpsc::Sender;
 
 use headpond_base::{BLOCK_U64, CacheMode, MemberId, hex};
 use headpond_device::{Backend, FaultPlan, Faults, Reactor};
-use headpond_engine::{Config, Reply, Request};
+use headpond_engine::{Config, Recovered, Reply, Request};
 use headpond_format::{MEMBERS_MAX, MemberState};
 use headpond_mount::{KeptTime, KnownObject};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard, Term, TermState};
@@ -43,7 +43,7 @@ use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
 use crate::service::{MemberFaults, StartedPool, name_devices, rules};
-use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
+use crate::settings::{Keeper, LiveSettings, Loss, Missed, MissedDevices, PoolPlan, settings_from_file};
 use crate::wording::HowMany;
 use crate::wording::clock::{unix_seconds, utc};
 
@@ -185,6 +185,7 @@ impl<'a> FoundPool<'a> {
         }
         let keeper = Keeper::open(devices.clone(), ready.pool);
         let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
+        note_missed(live.missed(), &ready.recovered, &devices);
         let history = History::of(&devices, &ready.recovered.superblock().geometry, ready.pool);
         let had_failed = failure.is_some();
         Ok(Self {
@@ -282,7 +283,6 @@ impl<'a> FoundPool<'a> {
         let started = StartedPool {
             pool: ready.pool,
             geometry: ready.recovered.superblock().geometry,
-            gone: of(MemberState::Gone).collect(),
             leaving: of(MemberState::Emptied).collect(),
             missing: ready.recovered.missing().to_vec(),
             owner: ready.owner,
@@ -326,6 +326,26 @@ impl<'a> FoundPool<'a> {
             keeping: [keep, watch],
         };
         Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes, after_crash }))
+    }
+}
+
+/// Brings what is known of the devices that the pool misses up to what the list of members says, and this start found.
+fn note_missed(known: &MissedDevices, recovered: &Recovered, devices: &PoolDevices) {
+    let list = &recovered.superblock().members;
+    let absent = recovered.missing();
+    // The list without those that are not here is still to be written.
+    let is_new = |member: MemberId| {
+        absent.contains(&member) && list.get(member).is_some_and(|row| row.state == MemberState::InUse)
+    };
+    let was = |member: MemberId| list.get(member).is_some_and(|row| row.missed);
+    known.keep_only(was);
+    for missed in known.all() {
+        devices.was_at(missed.member, missed.path);
+    }
+    for member in list.iter().map(|(member, _)| member).filter(|member| was(*member) || is_new(*member)) {
+        let path = devices.path_of(member);
+        let since = if is_new(member) { unix_seconds() } else { 0 };
+        known.note(Missed { member, path, since, loss: Loss::Absent });
     }
 }
 

@@ -393,8 +393,8 @@ fn service_of(pool: &mut RunningPool, places: CheckedPlaces, heirs: &Heirs) -> R
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let devices = pool.devices().clone();
     let marker = pool.marker().clone();
-    let members =
-        PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker, pool.history().clone());
+    let kept = (pool.history().clone(), live.clone());
+    let members = PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker, kept);
     let service = Service::new(handle.clone(), places, members, live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
     let service = service.with_faults(pool.faults().clone()).with_freeze(freeze);

@@ -100,6 +100,11 @@ impl Reclaim {
         self.victims.contains_key(&segment) || dirty > 0 && self.stuck.contains(&segment)
     }
 
+    /// Whether something that it asked flash for is still to come.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.victims.values().any(|victim| victim.under_way > 0)
+    }
+
     /// Whether it goes on with nothing but time.
     pub(crate) fn waits_for_its_turn(&self) -> bool {
         self.blanks_left == 0 && !self.idle()
