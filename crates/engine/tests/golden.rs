@@ -241,7 +241,7 @@ fn in_use(mut flashes: Vec<Flash>, redundancy: Redundancy) -> Vec<Flash> {
     }
     log.checkpoint_counts();
     // What the copies of the row took is free again.
-    log.release(head.replay_from, None);
+    log.release(head.replay_from, None, |_| false);
 
     write(&mut log, &mut map, Stream::Host, 1, &[0x31]);
     write(&mut log, &mut map, Stream::Hot, 700, &[0x41]);
