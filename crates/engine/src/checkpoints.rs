@@ -281,7 +281,11 @@ impl Checkpoints {
         let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
-        long || waited_for && (of.empties || of.store.log().free_segments() < of.free_wanted)
+        // A row alone is not worth one: several share it, unless room is needed at once. While they come to less than is
+        // wanted, reclaim empties more.
+        let rows = segments.rows_for_checkpoint() > 0
+            && (of.empties || of.store.is_nearly_short() || of.store.free_soon() >= of.free_wanted);
+        long || (waited_for || rows) && (of.empties || of.store.log().free_segments() < of.free_wanted)
     }
 
     /// Whether a superblock says that each host batch has two copies, or is about to.

@@ -163,7 +163,9 @@ impl Log {
     #[must_use]
     pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<ReadFrom> {
         let id = self.geometry.segment_of(location);
-        let mut places = self.segments.places(id, location).filter(|place| self.health.can_be_read(place.member));
+        let most = if self.leaves_its_copy(id) { 1 } else { 2 };
+        let places = self.segments.places(id, location).take(most);
+        let mut places = places.filter(|place| self.health.can_be_read(place.member));
         let (first, second) = (places.next(), places.next());
         let row = || self.rest_of_row(id, location).map(ReadFrom::Row);
         match (first, second) {

@@ -749,9 +749,15 @@ impl Log {
         self.pump();
     }
 
-    /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many.
-    pub fn release(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) -> usize {
-        let mut released = self.settle_rows();
+    /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many. `is_read`: whether a read of
+    /// something in the slot that begins there is under way.
+    pub fn release(
+        &mut self,
+        replay_from: Sequence,
+        checkpoint_begun: Option<Sequence>,
+        is_read: impl Fn(Address) -> bool,
+    ) -> usize {
+        let mut released = self.settle_rows(is_read);
         released.extend(self.segments.release(self.durable, replay_from, checkpoint_begun));
         for id in &released {
             let at = self.segments.addresses().of_segment(*id);

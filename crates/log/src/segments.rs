@@ -460,11 +460,12 @@ impl Segments {
         self.waiting.iter().filter(|(id, _)| !self.is_kept_by_row(*id)).count()
     }
 
-    /// How many segments wait for a checkpoint that starts later than `replay_from`, and how many rows.
+    /// How many segments wait for a checkpoint that starts later than `replay_from`, but for those whose row ends with it:
+    /// see [`Segments::rows_for_checkpoint`].
     #[must_use]
     pub fn wait_for_checkpoint(&self, replay_from: Sequence) -> usize {
         let waits = |id: SegmentId| self.get(id).last_sequence >= replay_from && !self.is_kept_by_row(id);
-        self.waiting.iter().filter(|(id, _)| waits(*id)).count() + self.rows_for_checkpoint()
+        self.waiting.iter().filter(|(id, _)| waits(*id)).count()
     }
 
     /// Takes a free segment of the member that has most.

@@ -98,7 +98,7 @@ impl Sim<'_> {
                 let flash = &mut self.world.flash.all_mut()[device].flash;
                 flash.grow(rng.between(1, 10));
                 let bytes = flash.bytes();
-                self.ask_change(Change::Grow, MembersChange::Grow { member, bytes })
+                self.ask_change(Change::Grow { member }, MembersChange::Grow { member, bytes })
             }
             _ => Ok(()),
         }

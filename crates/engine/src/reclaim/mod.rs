@@ -217,8 +217,7 @@ impl Reclaiming<'_> {
     }
 
     fn wants_segments(&self) -> bool {
-        let segments = self.store.log().segments();
-        let soon = self.store.log().free_segments() + segments.waiting() + self.reclaim.victims.len();
+        let soon = self.store.free_soon() + self.reclaim.victims.len();
         soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
     }
 
@@ -242,7 +241,7 @@ impl Reclaiming<'_> {
             return;
         }
         let (replay_from, begun) = self.replay_from;
-        self.store.release_segments(replay_from, begun);
+        self.store.release_segments(self.outbox, replay_from, begun);
         let segments = self.store.log().segments();
         let needed =
             segments.waiting() > 0 && (self.empties || self.store.log().free_segments() < self.store.free_wanted());
