@@ -11,6 +11,27 @@ use super::{Log, Wanted};
 const EARLY_AT_ONCE: usize = 2;
 
 impl Log {
+    /// While second copies are made anew, so many blocks move at once, and are worth a write: 32 KiB. A read waits for two
+    /// such writes, and they do not add up to one of 128 KiB. The price: a head for each.
+    pub const RESTORED_BLOCKS: u32 = 8;
+
+    /// Says whether second copies are made anew.
+    pub const fn restore_copies(&mut self, restores: bool) {
+        self.restores_copies = restores;
+    }
+
+    /// Whether second copies are made anew. Meanwhile what goes to flash goes in small pieces.
+    #[must_use]
+    pub const fn restores_copies(&self) -> bool {
+        self.restores_copies
+    }
+
+    /// How many blocks of a batch are worth a write that nobody waits for.
+    fn worth_a_write(&self) -> u32 {
+        let early = self.filling.early_blocks;
+        if self.restores_copies { early.min(Self::RESTORED_BLOCKS) } else { early }
+    }
+
     /// Whether flash has as many host writes to do as keep it busy. What has time should leave it to others.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -21,12 +42,12 @@ impl Log {
     /// Submits open batches of clean blocks before they are large, while flash is busy: a read waits for a write of 1 MB
     /// eight times as long as for one of 128 KiB.
     pub(super) fn submit_small(&mut self) {
-        if !self.is_busy() || !self.takes_writes() {
+        if !self.is_busy() && !self.restores_copies || !self.takes_writes() {
             return;
         }
         for stream in [Stream::Hot, Stream::Cold] {
             let open = self.open.current(stream).and_then(|open| open.batch.as_ref());
-            if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.early_blocks) {
+            if open.is_some_and(|batch| batch.payload_blocks() >= self.worth_a_write()) {
                 self.close(stream);
             }
         }
@@ -35,7 +56,7 @@ impl Log {
     /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
     pub(super) fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
-        let enough = if self.rhythm.expects_sync() { 0 } else { self.filling.early_blocks };
+        let enough = if self.rhythm.expects_sync() { 0 } else { self.worth_a_write() };
         if open.is_some_and(|batch| batch.payload_blocks() >= enough)
             && self.writes.under_way() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
             && self.takes_writes()
