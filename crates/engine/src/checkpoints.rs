@@ -453,10 +453,12 @@ impl Checkpoints {
 
     /// Bytes that are written at a time.
     fn piece(&self, of: &Of<'_>, running: &Running) -> usize {
-        match self.starting {
-            true => FIRST_PIECE,
-            false if of.store.log().restores_copies() || running.list != self.superblock.members => SMALL_PIECE,
-            false => PIECE,
+        if self.starting {
+            FIRST_PIECE
+        } else if of.store.log().restores_copies() || running.list != self.superblock.members {
+            SMALL_PIECE
+        } else {
+            PIECE
         }
     }
 
