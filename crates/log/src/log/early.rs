@@ -1,7 +1,8 @@
 //! Batches that are submitted before they are full.
 //!
 //! Keeps true: a batch that nobody waits for is submitted early only as far as flash has time for it, or has other work
-//! that a large one would hold up.
+//! that a large one would hold up. One that the next sync waits for is submitted while others are written, so that all
+//! members have a part of it.
 
 use headpond_base::Stream;
 
@@ -9,6 +10,10 @@ use super::{Log, Wanted};
 
 /// Writes under way that keep the flash busy, for each host segment that may be open.
 const EARLY_AT_ONCE: usize = 2;
+
+/// Blocks that are worth a write of their own while requests wait for the next sync and several segments are filled: a
+/// page of a database. With this much and no more, each of a few writes that are synced together has a member to itself.
+const AWAITED_BLOCKS: u32 = 4;
 
 impl Log {
     /// While second copies are made anew, so many blocks move at once, and are worth a write: 32 KiB. A read waits for two
@@ -24,6 +29,19 @@ impl Log {
     #[must_use]
     pub const fn restores_copies(&self) -> bool {
         self.restores_copies
+    }
+
+    /// Whether somebody waits for the sync after the one under way, and the batches for it can be written side by side.
+    fn is_awaited(&self) -> bool {
+        self.wanted != Wanted::Nothing && self.open.at_once(Stream::Host) > 1
+    }
+
+    /// How many blocks of a batch are worth a write that the next sync waits for: the more, the more the members have to
+    /// do. Heads would take too much of their time then.
+    fn worth_an_awaited_write(&self) -> u32 {
+        let of_each = self.writes.under_way() / self.open.at_once(Stream::Host);
+        let blocks = u32::try_from(of_each).unwrap_or(u32::MAX).max(1).saturating_mul(AWAITED_BLOCKS);
+        blocks.min(self.worth_a_write())
     }
 
     /// How many blocks of a batch are worth a write that nobody waits for.
@@ -56,11 +74,16 @@ impl Log {
     /// Submits the open host batch before a request asks for a sync, if the flash has time for it.
     pub(super) fn submit_early(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
-        let enough = if self.rhythm.expects_sync() { 0 } else { self.worth_a_write() };
-        if open.is_some_and(|batch| batch.payload_blocks() >= enough)
-            && self.writes.under_way() < EARLY_AT_ONCE * self.open.at_once(Stream::Host)
-            && self.takes_writes()
-        {
+        let awaited = self.is_awaited();
+        let enough = if self.rhythm.expects_sync() {
+            0
+        } else if awaited {
+            self.worth_an_awaited_write()
+        } else {
+            self.worth_a_write()
+        };
+        let has_time = awaited || self.writes.under_way() < EARLY_AT_ONCE * self.open.at_once(Stream::Host);
+        if open.is_some_and(|batch| batch.payload_blocks() >= enough) && has_time && self.takes_writes() {
             self.close(Stream::Host);
             if self.rhythm.expects_sync() {
                 self.wanted = self.wanted.max(Wanted::Host);
