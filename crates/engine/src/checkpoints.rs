@@ -24,6 +24,8 @@ use crate::store::object::PATH_ROOM;
 /// Bytes of checkpoint that are written at a time, at most two of them at once.
 const PIECE: usize = 256 << 10;
 const PIECES_AT_ONCE: u32 = 2;
+/// While second copies are made anew, and in a checkpoint with a new list: reads wait for it, as they do for the copies.
+const SMALL_PIECE: usize = 64 << 10;
 /// The same of the first checkpoint: all requests wait for it, so it takes what the flash can.
 const FIRST_PIECE: usize = 2 << 20;
 const FIRST_PIECES_AT_ONCE: u32 = 4;
@@ -456,12 +458,23 @@ impl Checkpoints {
         if self.starting { FIRST_PIECES_AT_ONCE } else { PIECES_AT_ONCE }
     }
 
+    /// Bytes that are written at a time.
+    fn piece(&self, of: &Of<'_>, running: &Running) -> usize {
+        if self.starting {
+            FIRST_PIECE
+        } else if of.store.log().restores_copies() || running.list != self.superblock.members {
+            SMALL_PIECE
+        } else {
+            PIECE
+        }
+    }
+
     /// Gathers frames until there is a piece to write, or all is walked over.
     fn walk(&mut self, of: &mut Of<'_>, running: &mut Running) {
         if running.under_way >= self.pieces_at_once() {
             return;
         }
-        let piece = if self.starting { FIRST_PIECE } else { PIECE };
+        let piece = self.piece(of, running);
         let dirty = of.store.sums().dirty_blocks();
         while running.buffer.len() < piece {
             let CheckpointStage::Walking(id, at) = running.stage else { break };

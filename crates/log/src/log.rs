@@ -95,6 +95,8 @@ pub struct Log {
     pub(crate) held: Option<(Sequence, BatchNumber)>,
     pub(crate) redundancy: Redundancy,
     pub(crate) may_have_weak: bool,
+    /// Second copies are made anew.
+    restores_copies: bool,
     /// Host batches have one copy, and no superblock says so.
     pub(crate) lone_batches: bool,
     durable_all: Sequence,
@@ -139,6 +141,7 @@ impl Log {
             held: None,
             redundancy: Redundancy::None,
             may_have_weak,
+            restores_copies: false,
             lone_batches: false,
             durable_all: before,
             synced_batch: last_batch,

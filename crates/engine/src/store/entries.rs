@@ -194,6 +194,11 @@ impl Store {
         self.log.lone_batches_are_known();
     }
 
+    /// Whether second copies are made anew.
+    pub(crate) const fn restore_copies(&mut self, restores: bool) {
+        self.log.restore_copies(restores);
+    }
+
     /// No segment is weak.
     pub(crate) const fn has_no_weak(&mut self) {
         self.log.has_no_weak();
