@@ -65,7 +65,9 @@ fn direct_command(name: &str, file: &Path) -> Command {
 #[must_use]
 pub fn command(definition: &Definition, case: &Case, point: &Point, file: &Path, seed: u64) -> Command {
     let mut command = Command::new("fio");
-    command.args(["--name=load", "--thread", "--group_reporting", "--direct=1", "--norandommap", "--fallocate=none"]);
+    command.args(["--name=load", "--thread", "--group_reporting", "--norandommap", "--fallocate=none"]);
+    // A log is written through the page cache, as databases do it. So opened, a write is answered once it is durable.
+    command.args(if case.synced { ["--direct=0", "--sync=dsync"].as_slice() } else { &["--direct=1"] });
     command.arg(format!("--filename={}", file.display()));
     command.arg(format!("--size={}M", u64::from(definition.size) * u64::from(point.used) / 100));
     command.arg(format!("--rw={}", case.rw.as_deref().unwrap_or("randread")));
