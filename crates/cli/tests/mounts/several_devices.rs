@@ -159,6 +159,7 @@ fn a_pool_starts_without_a_device_loudly_and_does_not_believe_it_when_it_comes_b
     mount_over(&pond, &["flash", "flash2"], &[]).refused(0, &["no member", "pool add"]);
     assert!(fs::read(&path).unwrap() == pattern(3 << 20, 2), "the old one is not believed");
     pool(&pond, "add", &[pond.at("flash2").as_os_str()]).ok();
+    pool(&pond, "wait", &["-q".as_ref()]).ok();
     assert_eq!(pool_status(&pond)["state"], "ONLINE");
     pond.unmount(&[]).ok();
     assert!(fs::read(pond.origin().join("file")).unwrap() == pattern(3 << 20, 2));
