@@ -65,6 +65,8 @@ fn simulate(report: &mut Report) {
     simulate_range(report, "simulator, rows with parity", seeds::fresh_parity(&root), &parity);
     let copies = ["--members", "--copies", "--upkeep"];
     simulate_range(report, "simulator, members with copies only", seeds::fresh_copies(&root), &copies);
+    let reuse = ["--members", "--reuse", "--upkeep"];
+    simulate_range(report, "simulator, numbers given again", seeds::fresh_reuse(&root), &reuse);
     simulate_range(report, "simulator, several hosts", seeds::fresh_hosts(&root), &["--hosts"]);
 }
 

@@ -45,6 +45,14 @@ pub fn fresh_copies(root: &Path) -> Result<String, String> {
     range(root, "fresh-copies")
 }
 
+/// The range of histories of members in which numbers are given again, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_reuse(root: &Path) -> Result<String, String> {
+    range(root, "fresh-reuse")
+}
+
 /// The range of histories of several hosts, the same.
 ///
 /// # Errors

@@ -173,8 +173,14 @@ fn tell(
         };
         let kind = if of.slot.dirty { "dirty" } else { "clean" };
         let place = flash.place(of.slot.location);
-        let structure = place.named(&format!("{kind} block {} of {name}", of.block));
-        findings.add(severity, structure, place.offset, format!("{wrong}. {meaning}"));
+        let block = format!("{kind} block {} of {name}", of.block);
+        if copy > 0 && has_good && flash.is_of_row(segment) {
+            // Which part of a row is damaged is known of the blocks in it, not of its parity.
+            let what = format!("{wrong}: of the rest of its row, with the parity here. The block itself is good.");
+            findings.add(severity, place.named(&format!("row of {block}")), place.offset, what);
+            continue;
+        }
+        findings.add(severity, place.named(&block), place.offset, format!("{wrong}. {meaning}"));
     }
     has_good
 }

@@ -43,6 +43,10 @@ impl Examined<'_> {
                     }
                     continue;
                 }
+                // What damages the parity, or another segment of the row, spoils nothing of what lies in its home.
+                if copy > 0 && self.flash.is_of_row(id) {
+                    continue;
+                }
                 let mut segment =
                     Segment { flash: &mut *self.flash, geometry, pool, id, lost_batch, findings: &mut *self.findings };
                 let examined = segment.examine(row.clone());

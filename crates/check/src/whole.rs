@@ -16,7 +16,10 @@ pub(crate) trait Copies: FlashRead {
     /// Whether the chosen copy of a segment is here.
     fn has(&self, segment: SegmentId) -> bool;
 
-    /// The chosen copy of a location, by its member and its offset there.
+    /// Whether the chosen copy of a segment is what the rest of its row comes to.
+    fn is_of_row(&self, segment: SegmentId) -> bool;
+
+    /// The chosen copy of a location, by its member and its offset there. Of what a row gives back, that is the parity's.
     fn place(&self, location: Location) -> Place;
 }
 
@@ -66,6 +69,10 @@ impl Copies for OneDevice<'_> {
         self.first
     }
 
+    fn is_of_row(&self, _: SegmentId) -> bool {
+        false
+    }
+
     fn place(&self, location: Location) -> Place {
         Place { member: None, offset: self.geometry.byte_of(location) }
     }
@@ -110,9 +117,7 @@ impl<'a, 'd> WholePool<'a, 'd> {
 
     /// The rest of a segment's row, if that is what the chosen copy comes out of.
     fn chosen_row(&self, segment: SegmentId) -> Option<Vec<SegmentId>> {
-        let chosen = self.copy_of(segment);
-        let is_parity = chosen.is_some() && chosen == self.segments.parity_of(segment);
-        self.segments.row_without(segment).filter(|_| is_parity)
+        self.segments.row_without(segment).filter(|_| self.is_of_row(segment))
     }
 
     fn read_at(&mut self, at: Address, len: usize) -> Result<Buf> {
@@ -168,6 +173,11 @@ impl Copies for WholePool<'_, '_> {
 
     fn has(&self, segment: SegmentId) -> bool {
         self.copy_of(segment).is_some()
+    }
+
+    fn is_of_row(&self, segment: SegmentId) -> bool {
+        let chosen = self.copy_of(segment);
+        chosen.is_some() && chosen == self.segments.parity_of(segment)
     }
 
     fn place(&self, location: Location) -> Place {

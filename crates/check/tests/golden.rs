@@ -169,6 +169,73 @@ fn a_mirrored_pool_is_sound_with_both_members_and_harmed_by_the_lack_of_either()
     }
 }
 
+fn with_row() -> [Vec<u8>; 3] {
+    [0, 1, 2].map(|member| golden(&format!("parity-pool-in-use-member-{member}")))
+}
+
+#[test]
+fn a_pool_with_a_row_is_sound_with_all_members_and_harmed_by_the_lack_of_any_one() {
+    let pool = with_row();
+    let [zero, one, two] = &pool;
+    for images in [[&zero[..], one, two], [two, zero, one]] {
+        let report = report_of(&images);
+        assert_eq!(report.verdict, Conclusion::Sound);
+        assert!(report.findings.listed.is_empty(), "{:?}", report.findings);
+        // By hand: see the engine's test of the same images.
+        assert_eq!((report.blocks.cached, report.blocks.dirty, report.blocks.verified), (9, 6, 7));
+    }
+    for missing in 0..pool.len() {
+        let rest: Vec<&[u8]> =
+            pool.iter().enumerate().filter(|(member, _)| *member != missing).map(|(_, image)| &image[..]).collect();
+        let report = report_of(&rest);
+        assert_eq!(report.verdict, Conclusion::Harmless, "{:?}", report.findings);
+        let [found] = &report.findings.listed[..] else { panic!("{:?}", report.findings) };
+        assert_eq!((found.structure.clone(), found.severity), (format!("member {missing}"), Severity::Harmless));
+        assert_eq!((report.blocks.dirty, report.blocks.damaged_dirty), (6, 0));
+        let report = report_of(&[&pool[missing]]);
+        assert_eq!(report.verdict, Conclusion::Refused, "{:?}", report.findings);
+    }
+}
+
+#[test]
+fn a_block_that_is_damaged_in_its_row_is_named_with_its_member_and_loses_nothing() {
+    let pool = with_row();
+    let block = |byte: u8| {
+        let is = |found: &u8| *found == byte;
+        let of = |image: &Vec<u8>| blocks(image, |block| block.iter().all(is)).first().copied();
+        pool.iter().enumerate().find_map(|(member, image)| Some((member, of(image)?))).unwrap()
+    };
+    for (number, byte) in [(0, 0x10), (3, 0x13)] {
+        let (member, at) = block(byte);
+        let mut pool = pool.clone();
+        pool[member][at + 9] ^= 0x40;
+        let report = report_of(&[&pool[0], &pool[1], &pool[2]]);
+        let named = format!("member {member}: dirty block {number} of data/kept");
+        let [found] = &report.findings.listed[..] else { panic!("{:?}", report.findings) };
+        assert_eq!((&found.structure, found.severity, found.offset), (&named, Severity::Harmless, at as u64));
+        assert_eq!((report.verdict, report.blocks.damaged_dirty), (Conclusion::Harmless, 0));
+    }
+}
+
+#[test]
+fn any_one_damaged_block_of_a_pool_with_a_row_loses_nothing() {
+    let pool = with_row();
+    let mut of_rows = 0;
+    for (member, image) in pool.iter().enumerate() {
+        for at in blocks(image, |block| block.iter().any(|byte| *byte != 0)) {
+            let mut pool = pool.clone();
+            pool[member][at + 60] ^= 0x40;
+            let report = report_of(&[&pool[0], &pool[1], &pool[2]]);
+            let is_lost = matches!(report.verdict, Conclusion::Loss | Conclusion::Refused);
+            let lost = (is_lost, report.blocks.damaged_dirty);
+            assert_eq!(lost, (false, 0), "byte {} of member {member}: {:?}", at + 60, report.findings);
+            of_rows += report.findings.listed.iter().filter(|found| found.structure.contains("row of dirty")).count();
+        }
+    }
+    // Blocks 0, 2, 3 and 4, by the damage of the parity, and where the two of them that lie above each other have it.
+    assert!(of_rows >= 4, "{of_rows}");
+}
+
 /// Where a member has a block of the file that is filled with this byte, as a mirror has it.
 fn filled(image: &[u8], byte: u8) -> usize {
     blocks(image, |block| block.iter().all(|found| *found == byte))[0]

@@ -79,10 +79,12 @@ impl OwnerLease {
         now < self.until()
     }
 
-    /// How long to wait from now until the next request. A request that failed is repeated sooner.
+    /// How long to wait until the next request, if the last one began at this time. A request that failed is repeated
+    /// sooner.
     #[must_use]
-    pub fn pause(&self, answered: bool) -> Nanos {
-        Nanos(self.length.0 / if answered { RENEWALS } else { 4 * RENEWALS })
+    pub fn pause(&self, answered: bool, began: Nanos, now: Nanos) -> Nanos {
+        let every = self.length.0 / if answered { RENEWALS } else { 4 * RENEWALS };
+        Nanos(every.saturating_sub(now.since(began).0))
     }
 }
 
@@ -114,6 +116,14 @@ mod tests {
         lease.asked(Nanos(120));
         lease.granted(Nanos(10));
         assert!(lease.stands(Nanos(127)), "it comes back");
+    }
+
+    #[test]
+    fn requests_begin_at_even_distances_however_long_each_takes() {
+        let lease = OwnerLease::new(Nanos(12));
+        assert_eq!(lease.pause(true, Nanos(100), Nanos(101)), Nanos(3));
+        assert_eq!(lease.pause(true, Nanos(100), Nanos(109)), Nanos(0));
+        assert_eq!(lease.pause(false, Nanos(100), Nanos(100)), Nanos(1));
     }
 
     #[test]

@@ -9,5 +9,5 @@ pub mod ownership;
 mod watch;
 
 pub use lease::OwnerLease;
-pub use owners::{HeirVerdict, Node, OwnerRecord, OwnerVerdict, RecordSeen, judge_heir, judge_owner};
+pub use owners::{HeirCopy, HeirVerdict, Node, OwnerRecord, OwnerVerdict, RecordSeen, judge_heir, judge_owner};
 pub use watch::{Standing, Watch, Way};

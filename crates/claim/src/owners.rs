@@ -1,10 +1,15 @@
 //! Which host may own a pool, by what a registry says of it.
 //!
+//! Two things are written: a record, which stays, and who has the lease, which ends. The record names the owner, and
+//! changes only when there is another one. So a host that has the lease and is not the owner yet can fail, and nothing
+//! has changed.
+//!
 //! Invariants
 //! - Who may take a pool says a number that is not smaller than the one in the registry; a larger one, unless it was the
 //!   owner.
 //! - While a node has a lease, no other may take.
 //! - A copy whose list of members is older than the registry's is never taken over: the owner went on without it.
+//! - Whoever follows another node learns that node's name, until it is the owner itself: it is to be fenced.
 
 /// A host, in one boot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,24 +33,6 @@ pub struct OwnerRecord {
     pub left: bool,
     /// The node to which the owner has given the pool.
     pub handed_to: Option<String>,
-    /// Nodes that owned the pool before, and that may still write to the origin: whoever took it from them was to fence
-    /// them, and has not got that far. Who serves has fenced them all.
-    pub unfenced: Vec<String>,
-}
-
-impl OwnerRecord {
-    /// The record of a node that takes the pool over from this one. It names all that are to be fenced, however often
-    /// that was begun: a take-over may end at any step, and another host, or the same one, begins it again.
-    #[must_use]
-    pub fn taken_over(&self, node: &Node, owner: u64, in_order: bool) -> Self {
-        let mut unfenced = self.unfenced.clone();
-        if !in_order && !unfenced.contains(&self.node.name) {
-            unfenced.push(self.node.name.clone());
-        }
-        // A node does not fence itself: what it has begun before is its own.
-        unfenced.retain(|old| *old != node.name);
-        Self { node: node.clone(), owner, left: false, handed_to: None, unfenced, ..self.clone() }
-    }
 }
 
 /// What was read in a registry.
@@ -53,8 +40,8 @@ impl OwnerRecord {
 pub struct RecordSeen {
     /// The record.
     pub record: OwnerRecord,
-    /// Whether its owner has a lease.
-    pub leased: bool,
+    /// Who has a lease: the owner, or a host that is about to follow it.
+    pub leased: Option<Node>,
 }
 
 /// Whether a host with the pool may go on as its owner.
@@ -64,7 +51,7 @@ pub enum OwnerVerdict {
     Take,
     /// Another has it. It may be over soon.
     Held,
-    /// Another took the pool over, or was given it.
+    /// Another took the pool over.
     Deposed,
     /// The pool went on with other members than this host has.
     OlderMembers,
@@ -74,13 +61,10 @@ pub enum OwnerVerdict {
 #[must_use]
 pub fn judge_owner(node: &Node, owner: u64, members: u64, seen: Option<&RecordSeen>) -> OwnerVerdict {
     let Some(RecordSeen { record, leased }) = seen else { return OwnerVerdict::Take };
-    let own = record.node == *node;
     if record.owner > owner {
         OwnerVerdict::Deposed
-    } else if *leased && !(own && record.owner == owner) {
+    } else if leased.as_ref().is_some_and(|by| by != node) {
         OwnerVerdict::Held
-    } else if record.handed_to.as_ref().is_some_and(|to| *to != node.name) {
-        OwnerVerdict::Deposed
     } else if record.owner == owner && record.members > members {
         OwnerVerdict::OlderMembers
     } else {
@@ -88,45 +72,60 @@ pub fn judge_owner(node: &Node, owner: u64, members: u64, seen: Option<&RecordSe
     }
 }
 
+/// A copy, and what its store says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeirCopy {
+    /// The generation of its list of members.
+    pub members: u64,
+    /// The owner's number in the store, if this host has taken the pool over.
+    pub taken_over: Option<u64>,
+    /// An operator asks, and no guard.
+    pub by_hand: bool,
+}
+
 /// Whether a host with a copy may become the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeirVerdict {
-    /// It may take the lease, with this number.
+    /// It may take the lease, and become the owner with this number.
     Take {
         /// The owner's number from then on.
         owner: u64,
-        /// The owner before ended in order, and writes nothing any more.
-        in_order: bool,
+        /// Whether the owner before is to be kept from the origin first: it was another host, and did not end in order.
+        fence: bool,
     },
     /// There is an owner.
     Held,
-    /// The owner ended in order, and gave the pool to nobody. An operator may take it over; nobody does by himself.
-    Left,
     /// The owner has given the pool to another.
     GivenToAnother,
+    /// The owner ended in order, and gave the pool to nobody. An operator may take it over; nobody does by himself.
+    Left,
     /// The owner went on without this copy.
     NotInTheSet,
     /// The registry knows no owner.
     Unknown,
+    /// The owner has this host's name, and is not this host.
+    SameName,
 }
 
-/// Judges a host whose copy has this list of members. By hand: an operator asks.
+/// Judges a host with a copy.
 #[must_use]
-pub fn judge_heir(node: &Node, members: u64, by_hand: bool, seen: Option<&RecordSeen>) -> HeirVerdict {
+pub fn judge_heir(node: &Node, copy: HeirCopy, seen: Option<&RecordSeen>) -> HeirVerdict {
     let Some(RecordSeen { record, leased }) = seen else { return HeirVerdict::Unknown };
     let given = record.handed_to.as_ref().map(|to| *to == node.name);
-    if *leased && record.node != *node {
+    // What this host took over before is its own, under the same number. Its own writes need no fence.
+    let own = copy.taken_over == Some(record.owner) && record.node.name == node.name;
+    if leased.as_ref().is_some_and(|by| by != node) {
         HeirVerdict::Held
+    } else if record.node.name == node.name && !own {
+        HeirVerdict::SameName
     } else if given == Some(false) {
         HeirVerdict::GivenToAnother
-    } else if record.members > members {
+    } else if record.members > copy.members {
         HeirVerdict::NotInTheSet
-    } else if record.left && given.is_none() && !by_hand {
+    } else if record.left && given.is_none() && !copy.by_hand {
         HeirVerdict::Left
     } else {
-        // What this host took before is its own, under the same number.
-        let owner = record.owner + u64::from(record.node.name != node.name);
-        HeirVerdict::Take { owner, in_order: record.left }
+        HeirVerdict::Take { owner: record.owner + u64::from(!own), fence: !own && !record.left }
     }
 }
 
@@ -138,16 +137,16 @@ mod tests {
         Node { name: name.to_owned(), boot: boot.to_owned() }
     }
 
-    fn seen(name: &str, owner: u64, members: u64, leased: bool, handed_to: Option<&str>) -> RecordSeen {
-        let record = OwnerRecord {
-            node: node(name, "1"),
-            owner,
-            members,
-            left: handed_to.is_some(),
-            handed_to: handed_to.map(str::to_owned),
-            unfenced: Vec::new(),
-        };
-        RecordSeen { record, leased }
+    /// The record of a node in its first boot, and who has the lease, in its first boot, too.
+    fn seen(name: &str, owner: u64, members: u64, leased: Option<&str>) -> RecordSeen {
+        let record = OwnerRecord { node: node(name, "1"), owner, members, left: false, handed_to: None };
+        RecordSeen { record, leased: leased.map(|name| node(name, "1")) }
+    }
+
+    fn left(to: Option<&str>) -> RecordSeen {
+        let mut seen = seen("a", 2, 5, None);
+        (seen.record.left, seen.record.handed_to) = (true, to.map(str::to_owned));
+        seen
     }
 
     #[test]
@@ -156,48 +155,47 @@ mod tests {
         let here = node("a", "1");
         let judged = |seen| judge_owner(&here, 2, 5, Some(&seen));
         assert_eq!(judge_owner(&here, 2, 5, None), Take);
-        assert_eq!(judged(seen("a", 2, 5, true, None)), Take, "the worker before this one had it");
-        assert_eq!(judge_owner(&node("a", "2"), 2, 5, Some(&seen("a", 2, 5, true, None))), Held, "the boot before");
-        assert_eq!(judged(seen("b", 2, 5, true, None)), Held);
-        assert_eq!(judged(seen("b", 1, 9, true, None)), Held, "the old owner, while it may still act");
-        assert_eq!(judged(seen("b", 2, 5, false, None)), Take, "the flash was carried here");
-        assert_eq!(judged(seen("b", 3, 5, false, None)), Deposed);
-        assert_eq!(judged(seen("b", 3, 5, true, None)), Deposed);
-        assert_eq!(judged(seen("a", 2, 6, false, None)), OlderMembers);
-        assert_eq!(judged(seen("b", 1, 9, false, None)), Take);
-        assert_eq!(judged(seen("a", 2, 5, false, Some("b"))), Deposed, "it was given away");
-        assert_eq!(judged(seen("a", 2, 5, false, Some("a"))), Take);
+        assert_eq!(judged(seen("a", 2, 5, Some("a"))), Take, "the worker before this one had it");
+        assert_eq!(judge_owner(&node("a", "2"), 2, 5, Some(&seen("a", 2, 5, Some("a")))), Held, "the boot before");
+        assert_eq!(judged(seen("b", 2, 5, Some("b"))), Held);
+        assert_eq!(judged(seen("a", 2, 5, Some("b"))), Held, "who is about to follow may fail");
+        assert_eq!(judged(seen("b", 1, 9, Some("b"))), Held, "the old owner, while it may still act");
+        assert_eq!(judged(seen("b", 2, 5, None)), Take, "the flash was carried here");
+        assert_eq!(judged(seen("b", 3, 5, None)), Deposed);
+        assert_eq!(judged(seen("b", 3, 5, Some("b"))), Deposed);
+        assert_eq!(judged(seen("a", 2, 6, None)), OlderMembers);
+        assert_eq!(judged(seen("b", 1, 9, None)), Take);
+        assert_eq!(judged(left(Some("b"))), Take, "it was given away, and nobody took it");
     }
 
     #[test]
     fn a_copy_is_taken_over_once_the_lease_is_gone_and_if_it_is_in_the_set() {
-        use HeirVerdict::{GivenToAnother, Held, Left, NotInTheSet, Take, Unknown};
+        use HeirVerdict::{GivenToAnother, Held, Left, NotInTheSet, SameName, Take, Unknown};
         let here = node("b", "1");
-        let judged = |seen| judge_heir(&here, 5, false, Some(&seen));
-        assert_eq!(judge_heir(&here, 5, false, None), Unknown);
-        assert_eq!(judged(seen("a", 2, 5, true, None)), Held);
-        assert_eq!(judged(seen("a", 2, 5, true, Some("b"))), Held, "it is given once the owner has let go");
-        assert_eq!(judged(seen("a", 2, 5, false, None)), Take { owner: 3, in_order: false });
-        assert_eq!(judged(seen("a", 2, 6, false, None)), NotInTheSet);
-        assert_eq!(judged(seen("a", 2, 6, false, Some("b"))), NotInTheSet);
-        assert_eq!(judged(seen("a", 2, 5, false, Some("b"))), Take { owner: 3, in_order: true });
-        assert_eq!(judged(seen("a", 2, 5, false, Some("c"))), GivenToAnother);
-        assert_eq!(judged(seen("b", 3, 5, true, None)), Take { owner: 3, in_order: false }, "it died before it served");
-        let mut left = seen("a", 2, 5, false, None);
-        left.record.left = true;
-        assert_eq!(judged(left.clone()), Left);
-        assert_eq!(judge_heir(&here, 5, true, Some(&left)), Take { owner: 3, in_order: true });
-    }
-
-    #[test]
-    fn who_was_to_be_fenced_still_is_when_a_take_over_begins_again() {
-        let old = seen("a", 2, 5, false, None).record;
-        assert!(old.taken_over(&node("b", "1"), 3, true).unfenced.is_empty(), "it ended in order");
-        let taken = old.taken_over(&node("b", "1"), 3, false);
-        assert_eq!((taken.owner, &taken.unfenced[..]), (3, &["a".to_owned()][..]));
-        // The answer was lost, or the host died: it begins again.
-        assert_eq!(taken.taken_over(&node("b", "2"), 3, false).unfenced, ["a"]);
-        assert_eq!(taken.taken_over(&node("c", "1"), 4, false).unfenced, ["a", "b"]);
-        assert_eq!(taken.taken_over(&node("a", "2"), 4, false).unfenced, ["b"]);
+        let copy = HeirCopy { members: 5, taken_over: None, by_hand: false };
+        let judged = |copy, seen| judge_heir(&here, copy, Some(&seen));
+        assert_eq!(judge_heir(&here, copy, None), Unknown);
+        assert_eq!(judged(copy, seen("a", 2, 5, Some("a"))), Held);
+        assert_eq!(judged(copy, seen("a", 2, 5, Some("c"))), Held, "another is about to follow");
+        assert_eq!(judged(copy, seen("a", 2, 5, None)), Take { owner: 3, fence: true });
+        assert_eq!(
+            judged(copy, seen("a", 2, 5, Some("b"))),
+            Take { owner: 3, fence: true },
+            "the guard died on its way"
+        );
+        assert_eq!(judged(copy, seen("a", 2, 6, None)), NotInTheSet);
+        assert_eq!(judged(copy, left(Some("b"))), Take { owner: 3, fence: false });
+        assert_eq!(judged(HeirCopy { members: 4, ..copy }, left(Some("b"))), NotInTheSet);
+        assert_eq!(judged(copy, left(Some("c"))), GivenToAnother);
+        assert_eq!(judged(copy, left(None)), Left);
+        assert_eq!(judged(HeirCopy { by_hand: true, ..copy }, left(None)), Take { owner: 3, fence: false });
+        assert_eq!(judged(copy, seen("b", 3, 5, None)), SameName, "two hosts of one name");
+        let own = HeirCopy { taken_over: Some(3), ..copy };
+        assert_eq!(judged(own, seen("b", 3, 5, None)), Take { owner: 3, fence: false }, "its mount has died");
+        assert_eq!(
+            judged(own, seen("a", 2, 5, None)),
+            Take { owner: 3, fence: true },
+            "the record was not written yet"
+        );
     }
 }

@@ -121,6 +121,11 @@ pub enum Command {
     /// pool is mounted from the copy, with all that the lost host had synced. Nothing here keeps the lost host from the
     /// origin itself: it must be dead, or cut off from the origin.
     Takeover(Box<TakeoverArgs>),
+    /// Give a pool to the host that has its copy: unmount here, and mount there
+    ///
+    /// Nothing is flushed first, so the pause is short: the guard on the other host goes on with its copy, and what is
+    /// dirty goes to the origin from there. While programs have files open in the mount, nothing happens.
+    Handover(HandoverArgs),
     /// Write everything dirty to the origin, then take the mount away
     ///
     /// The command shows how much is left and how long it takes. If you press ctrl-C, the mount stays. At
@@ -428,6 +433,23 @@ pub struct UnmountArgs {
     /// Leave now: dirty data stays in the pool, and a marker beside the origin says so
     #[arg(long)]
     pub keep_dirty: bool,
+    /// Show no progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The arguments of `headpond handover`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond handover /var/lib/mysql --to db2     where `headpond peer guard --node db2` runs
+
+docs/copies.md says what that host needs.")]
+pub struct HandoverArgs {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// The other host's name in the registry
+    #[arg(long, value_name = "NODE")]
+    pub to: String,
     /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,

@@ -196,7 +196,8 @@ fn write_files(out: &mut String, report: &Report) -> std::fmt::Result {
     }
 }
 
-fn show(bar: &mut Bar, progress: Progress) {
+/// Shows how far an examination is.
+pub fn show(bar: &mut Bar, progress: Progress) {
     let on_bar = |bar: &ProgressBar| {
         if bar.message() != progress.doing {
             bar.set_message(progress.doing);

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         Command::Pool(args) => pool::run(args),
         Command::Peer(args) => peer::run(args, cli.background_child, cli.worker),
         Command::Takeover(args) => peer::takeover(args, cli.background_child, cli.worker),
+        Command::Handover(args) => unmount::hand_over(args),
         Command::Unmount(args) => unmount::run(args),
         Command::Upgrade(args) => upgrade::run(args),
         Command::SharedLayout => output::print(&format!("{}\n", headpond_control::shared_layout())),

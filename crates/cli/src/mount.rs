@@ -1,7 +1,6 @@
 //! `headpond mount`: a holder, in the foreground or started once more in the background, and its workers.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use headpond_control::{
     Decisions, MountPlan, OriginLayer, PoolPlan, Processors, Refusal, Running, Succession, hold_mount, leave_terminal,
@@ -107,9 +106,6 @@ fn finish(running: Running) -> Result<(), Refusal> {
 }
 
 fn plan(args: &MountArgs) -> MountPlan {
-    let relative_to_origin = |paths: &[PathBuf]| {
-        paths.iter().map(|path| path.strip_prefix(&args.origin).unwrap_or(path).to_owned()).collect()
-    };
     let pool = PoolPlan {
         origin: args.origin.clone(),
         flashes: args.flash.clone(),
@@ -127,10 +123,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         fault: args.test_fault.clone(),
         format: args.format,
         discard_dirty: args.discard_dirty,
-        decisions: Decisions {
-            keep_pool: relative_to_origin(&args.keep_pool),
-            keep_origin: relative_to_origin(&args.keep_origin),
-        },
+        decisions: Decisions::below(&args.origin, &args.keep_pool, &args.keep_origin),
     };
     MountPlan {
         pool,

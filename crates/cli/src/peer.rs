@@ -5,15 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
+use headpond_check::{Conclusion, Device, examine_members};
 use headpond_control::{
-    Certificates, Heir, MarkerHold, OriginRoot, PeerServer, Refusal, ServerConfig, Size, Store, StoredCopy, TakenCopy,
-    log_line, take_over, taken_over,
+    Certificates, Decisions, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer,
+    Refusal, ServerConfig, Size, Stopper, Store, StoreError, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
 };
+use headpond_shard::FlashReader;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::args::{Cli, Command, MountArgs};
+use crate::check::show;
 use crate::mount;
 use crate::output::{print, print_json};
 use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs};
+use crate::progress::Bar;
 
 /// `headpond peer`.
 pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
@@ -31,8 +37,11 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
             let server = opened.map_err(|error| Refusal::Usage(error.to_string()))?;
             let failed = |error| Refusal::Failed { doing: "serve copies".to_owned(), error };
             let address = server.address().map_err(failed)?;
+            stop_on_signals(server.stopper()).map_err(failed)?;
             log_line(format_args!("keeps copies in {}, and listens at {address}", store.display()));
-            server.serve().map_err(failed)
+            server.serve().map_err(failed)?;
+            log_line("stopped: each copy is on disk, and counts");
+            Ok(())
         }
         PeerCommand::Guard(args) => guard(args, background_child, worker),
         PeerCommand::Status { store, json } => {
@@ -46,6 +55,23 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
     }
 }
 
+/// SIGTERM and ctrl-C stop a server in order. A second one ends it at once, as SIGKILL does.
+fn stop_on_signals(stopper: Stopper) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let wait = move || {
+        for (count, signal) in signals.forever().enumerate() {
+            let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
+            if count > 0 {
+                log_line(format_args!("{name} again: ends at once"));
+                std::process::exit(128 + signal);
+            }
+            log_line(format_args!("{name}: the copies go to disk; a second signal ends at once"));
+            stopper.stop();
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
 fn shown(store: &Path, all: &[StoredCopy]) -> String {
     if all.is_empty() {
         return format!("{} keeps no copies\n", store.display());
@@ -54,15 +80,16 @@ fn shown(store: &Path, all: &[StoredCopy]) -> String {
 }
 
 fn one_shown(copy: &StoredCopy) -> String {
-    let state = match (copy.taken_over, copy.in_use, copy.counts) {
-        (true, true, _) => "taken over by this host, in use",
-        (true, false, _) => "taken over by this host, not in use",
-        (false, _, false) => "does not count: this host went down while the owner was connected",
-        (false, true, true) => "the owner is connected",
-        (false, false, true) => "no owner is connected",
+    let state = match (copy.taken_over, copy.in_use, &copy.why) {
+        (true, true, _) => "taken over by this host, in use".to_owned(),
+        (true, false, _) => "taken over by this host, not in use".to_owned(),
+        (false, _, Some(why)) => format!("does not count: {why}"),
+        (false, true, None) => "the owner is connected".to_owned(),
+        (false, false, None) => "no owner is connected".to_owned(),
     };
+    let durable = if copy.durable { ", syncs on disk" } else { "" };
     format!(
-        "pool {}\n  {state}\n  owner's number {}, epoch {}, {}, last connection {}\n  {}\n",
+        "pool {}\n  {state}\n  owner's number {}, epoch {}, {}{durable}, last connection {}\n  {}\n",
         copy.pool,
         copy.owner,
         copy.epoch,
@@ -79,6 +106,9 @@ fn mount_args(args: &TakeoverArgs, copy: PathBuf) -> Result<MountArgs, Refusal> 
     line.extend(args.allow_other.then(|| "--allow-other".into()));
     if let Some(log) = &args.log {
         line.extend(["--log".into(), log.into()]);
+    }
+    for (option, files) in [("--keep-pool", &args.keep_pool), ("--keep-origin", &args.keep_origin)] {
+        line.extend(files.iter().flat_map(|file| [option.into(), file.clone().into()]));
     }
     line.extend(args.lease.words());
     line.extend(["--".into(), args.origin.clone().into(), args.mountpoint.clone().into()]);
@@ -99,10 +129,6 @@ pub fn takeover(args: &TakeoverArgs, background_child: bool, worker: bool) -> Re
             args.origin.display()
         )));
     }
-    if !worker && !background_child && args.guard().is_none() {
-        // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
-        MarkerHold::take(&Arc::new(OriginRoot::open(&args.origin)?))?;
-    }
     mount_as(args, Heir::Operator, background_child, worker)
 }
 
@@ -119,16 +145,15 @@ pub fn guard(args: &TakeoverArgs, background_child: bool, worker: bool) -> Resul
 }
 
 fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: bool) -> Result<(), Refusal> {
-    let usage = |error: headpond_control::StoreError| Refusal::Usage(error.to_string());
-    // The holder does it before each of its workers is there. A worker goes on with what that one has.
-    let is_first = !worker && !background_child;
+    let usage = |error: StoreError| Refusal::Usage(error.to_string());
+    // Each process after the first goes on with what that one took.
     let taken = match args.guard() {
-        Some(guard) if is_first => guard.become_owner(heir)?,
-        None if !worker => take_over(&args.store, args.pool.as_deref()).map_err(usage)?,
-        _ => taken_over(&args.store, args.pool.as_deref()).map_err(usage)?,
+        _ if worker || background_child => taken_over(&args.store, args.pool.as_deref()).map_err(usage)?,
+        Some(guard) => guard.become_owner(heir)?,
+        None => take(args)?,
     };
     let TakenCopy { path, pool, owner } = taken;
-    if is_first {
+    if !worker && !background_child {
         log_line(format_args!("pool {pool}: this host is the owner from now on, with owner's number {owner}"));
     }
     let mount = mount_args(args, path)?;
@@ -136,4 +161,43 @@ fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: boo
         plan.pool.owner = Some(owner);
         Ok(plan)
     })
+}
+
+/// Takes the pool for this host, if a mount of its copy would find nothing to refuse.
+fn take(args: &TakeoverArgs) -> Result<TakenCopy, Refusal> {
+    let usage = |error: StoreError| Refusal::Usage(error.to_string());
+    let root = Arc::new(OriginRoot::open(&args.origin)?);
+    // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
+    let marker = MarkerHold::take(&root)?;
+    let held = hold_copy(&args.store, args.pool.as_deref()).map_err(usage)?;
+    if !held.is_taken() {
+        let decisions = Decisions::below(&args.origin, &args.keep_pool, &args.keep_origin);
+        let copy = (held.file().map_err(usage)?, held.path());
+        let judged = JudgedStart::of(&root, &marker, copy, held.owner(), &decisions)?;
+        if !args.even_damaged {
+            is_whole(&held)?;
+        }
+        judged.still_holds(&marker)?;
+    }
+    held.take().map_err(usage)
+}
+
+/// Reads all that a copy has, as `headpond check` does.
+fn is_whole(held: &HeldCopy) -> Result<(), Refusal> {
+    let file = held.file().map_err(|error| Refusal::Usage(error.to_string()))?;
+    let flash = HeldFlash::taken_over(file, held.path())?;
+    let mut bar = Bar::new(false, "checking {msg} of the copy [{bar:30}] {percent}%, {eta} to go");
+    let mut reader = FlashReader(flash.opened());
+    let device = Device { flash: &mut reader, bytes: flash.bytes() };
+    let report = examine_members(vec![device], &mut |progress| show(&mut bar, progress));
+    match report.verdict {
+        Conclusion::Sound | Conclusion::Harmless => Ok(()),
+        Conclusion::Loss | Conclusion::Refused => Err(Refusal::Pool {
+            path: held.path().to_owned(),
+            what: report.why,
+            advice: "Nothing was changed: the old owner may connect again. For what is damaged: headpond check. If the owner's flash \
+                     is lost for good: --even-damaged, and then the database's own check",
+            status: ExitStatus::PoolDamaged,
+        }),
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use headpond_control::{EtcdAddress, GuardPlan, LeasePlan, PeerAddress, PeerPlan, Refusal, Size};
+use headpond_control::{Decisions, EtcdAddress, GuardPlan, LeasePlan, PeerAddress, PeerPlan, Refusal, Size};
 
 /// Which host keeps a copy.
 #[derive(Args, Clone, Debug, Default)]
@@ -113,7 +113,7 @@ pub struct PeerCommandArgs {
 /// The commands for peers.
 #[derive(Subcommand, Debug)]
 pub enum PeerCommand {
-    /// Keep copies for other hosts, until the process ends
+    /// Keep copies for other hosts, until SIGTERM or ctrl-C: then each copy goes to disk, and the command ends
     Serve {
         /// Where to listen. Without --certificates: a unix socket, or a loopback address
         #[arg(long, value_name = "unix:PATH|ADDR:PORT")]
@@ -184,6 +184,16 @@ pub struct TakeoverArgs {
     /// to one origin destroy it, and nothing here keeps the old one from it
     #[arg(long, conflicts_with = "registry")]
     pub old_owner_is_dead: bool,
+    /// Go on although dirty data in the copy is damaged: reads of it fail. Nobody else may have it
+    #[arg(long)]
+    pub even_damaged: bool,
+    /// For a file that is dirty in the pool and was changed at the origin: write the pool's data over the
+    /// origin's. Give the path below the origin, or `all`. You can repeat this option
+    #[arg(long, value_name = "FILE|all")]
+    pub keep_pool: Vec<PathBuf>,
+    /// As --keep-pool, but keep the origin's version of the file, and drop the pool's dirty data for good
+    #[arg(long, value_name = "FILE|all")]
+    pub keep_origin: Vec<PathBuf>,
     /// Return as soon as the mount is ready, and serve it in the background
     #[arg(long)]
     pub background: bool,
@@ -206,6 +216,7 @@ impl TakeoverArgs {
             origin: origin.clone(),
             fence: fence.clone(),
             grace: Duration::from_secs(self.grace),
+            decisions: Decisions::below(origin, &self.keep_pool, &self.keep_origin),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use headpond_control::{Answer, ClientCommand, Daemon, Refusal, Size, describe_holders, has_ended, holders};
 
-use crate::args::UnmountArgs;
+use crate::args::{HandoverArgs, UnmountArgs};
 use crate::ask::{ask_status, confused};
 use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 
@@ -27,14 +27,23 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     let daemon = Daemon::of(&args.mountpoint)?;
     let interrupt = Interrupt::listen();
     check_idle(daemon.mountpoint())?;
+    let status = ask_status(&daemon)?;
+    if !args.keep_dirty && status.lease == "waiting" {
+        return Err(Refusal::Usage(format!(
+            "{} stands still, as its lease is not renewed: nothing can go to the origin now. Nothing was changed. Start the \
+             registry, or leave with what is dirty in the pool: --keep-dirty",
+            daemon.mountpoint().display()
+        )));
+    }
     // A flush would wait for the thaw. The unmount itself thaws.
-    if !args.keep_dirty && ask_status(&daemon)?.state != "frozen" {
+    if !args.keep_dirty && status.state != "frozen" {
         flush_first(&daemon, args, &interrupt)?;
         // The flush took a while: a program may have opened something.
         check_idle(daemon.mountpoint())?;
     }
     let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
-    let (dirty_bytes, note) = leave(&daemon, args, &interrupt)?;
+    let command = ClientCommand::Unmount { keep_dirty: args.keep_dirty };
+    let (dirty_bytes, note) = leave(&daemon, command, args.quiet, &interrupt)?;
     wait_for_end(processes);
     let mountpoint = daemon.mountpoint().display();
     if let Some(note) = note {
@@ -48,6 +57,24 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     } else if !args.quiet {
         println!("unmounted {mountpoint}: the origin is complete");
     }
+    Ok(())
+}
+
+/// `headpond handover`.
+pub fn hand_over(args: &HandoverArgs) -> Result<(), Refusal> {
+    let daemon = Daemon::of(&args.mountpoint)?;
+    let interrupt = Interrupt::listen();
+    check_idle(daemon.mountpoint())?;
+    let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
+    let command = ClientCommand::HandOver { to: args.to.clone() };
+    let (dirty_bytes, note) = leave(&daemon, command, args.quiet, &interrupt)?;
+    wait_for_end(processes);
+    println!(
+        "unmounted {}: {} of dirty data stay in the pool. {}",
+        daemon.mountpoint().display(),
+        Size(dirty_bytes),
+        note.unwrap_or_default()
+    );
     Ok(())
 }
 
@@ -85,15 +112,19 @@ fn stays(mountpoint: &Path) -> Refusal {
 }
 
 /// Takes the mount away. The daemon then writes the rest, which is little, so you can interrupt this wait, too.
-fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(u64, Option<String>), Refusal> {
+fn leave(
+    daemon: &Daemon,
+    command: ClientCommand,
+    quiet: bool,
+    interrupt: &Interrupt,
+) -> Result<(u64, Option<String>), Refusal> {
     let (answered, answer) = channel();
     let asking = daemon.clone();
-    let keep_dirty = args.keep_dirty;
     std::thread::spawn(move || {
         // Fails only if the command waits no more.
-        let _ = answered.send(asking.ask_and_wait(&ClientCommand::Unmount { keep_dirty }));
+        let _ = answered.send(asking.ask_and_wait(&command));
     });
-    let mut bar = DirtyBar::new("finishing", args.quiet);
+    let mut bar = DirtyBar::new("finishing", quiet);
     let mut first = true;
     loop {
         match answer.recv_timeout(Duration::from_millis(300)) {

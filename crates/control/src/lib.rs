@@ -8,10 +8,11 @@
 //! - Nothing here is on the path of a read or a write.
 //!
 //! Each folder keeps one thing, and uses only those before it: `wording`, `reserve`, `refusal`, `process`, `deposed`,
-//! `peers`, `leases`, `devices`, `origin`, `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `service`, `web`, `life`.
+//! `peers`, `leases`, `devices`, `origin`, `ownership`, `numbers`, `settings`, `history`, `mounts`, `pool`, `guard`, `service`, `web`, `life`.
 
 mod deposed;
 mod devices;
+mod guard;
 mod history;
 mod leases;
 mod life;
@@ -30,14 +31,15 @@ mod settings;
 mod web;
 mod wording;
 
+pub use guard::{GuardPlan, Heir};
 pub use headpond_copies::{
-    Certificates, PeerAddress, PeerServer, ServerConfig, Store, StoreError, StoredCopy, TakenCopy, take_over,
-    taken_over,
+    Certificates, HeldCopy, PeerAddress, PeerServer, ServerConfig, Stopper, Store, StoreError, StoredCopy, TakenCopy,
+    hold_copy, take_over, taken_over,
 };
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
 pub use headpond_holder::has_ended;
 pub use headpond_registry::EtcdAddress;
-pub use leases::{GuardPlan, Heir, LeasePlan};
+pub use leases::LeasePlan;
 pub use life::{Ended, Running, Succession, hold_mount, shared_layout};
 pub use mounts::{
     CheckedPlaces, Detach, FS_TYPE, Holder, ListedMount, describe as describe_holders, detach, holders, mounted_on,
@@ -49,7 +51,7 @@ pub use numbers::{
 pub use origin::OriginRoot;
 pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerMember, MarkerStanding, MarkerState};
 pub use peers::PeerPlan;
-pub use pool::{FlashContent, HeldFlash, OriginFile, Wanted};
+pub use pool::{FlashContent, HeldFlash, JudgedStart, OriginFile, Wanted};
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};

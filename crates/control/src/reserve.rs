@@ -40,6 +40,33 @@ impl Reserve {
     }
 }
 
+/// How much of a device a pool takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// All but this share.
+    AllBut(Reserve),
+    /// So many bytes, as before, or all if it has less by now.
+    AsBefore(u64),
+}
+
+impl Taken {
+    /// Of a device of so many bytes.
+    pub(crate) fn of(self, bytes: u64) -> u64 {
+        match self {
+            Self::AllBut(reserve) => reserve.used_of(bytes),
+            Self::AsBefore(taken) => taken.min(Reserve::default().used_of(bytes)),
+        }
+    }
+
+    /// The share that stays unwritten, if that was said.
+    pub(crate) fn reserve(self) -> Reserve {
+        match self {
+            Self::AllBut(reserve) => reserve,
+            Self::AsBefore(_) => Reserve::default(),
+        }
+    }
+}
+
 impl TryFrom<u8> for Reserve {
     type Error = String;
 

@@ -1,12 +1,23 @@
 //! A stream of bytes to the other side: a unix socket or TCP, as it is or in TLS. Blocking or not, as its socket is.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use rustls::Connection;
+
+/// After how long without a word the other side's kernel is asked whether it is there.
+const PROBED_AFTER: Duration = Duration::from_secs(5);
+
+/// How often, while it does not answer, and how many times.
+const PROBED_EVERY: Duration = Duration::from_secs(2);
+const PROBES: u32 = 5;
+
+/// After how long without an answer the connection ends: what the probes take.
+const GONE_AFTER: Duration = Duration::from_secs(15);
 
 /// Bytes of one read.
 const TAKEN_AT_ONCE: usize = 256 << 10;
@@ -26,6 +37,13 @@ pub(crate) struct Channel {
 }
 
 impl Socket {
+    pub(crate) fn set_blocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => socket.set_nonblocking(false),
+            Self::Tcp(socket) => socket.set_nonblocking(false),
+        }
+    }
+
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Unix(socket) => socket.set_nonblocking(true),
@@ -39,11 +57,39 @@ impl Socket {
                 socket.set_read_timeout(Some(read)).and_then(|()| socket.set_write_timeout(Some(write)))
             }
             Self::Tcp(socket) => {
-                // Frames go out whole: to wait for more would only delay them.
-                socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(read)).and_then(|()| socket.set_write_timeout(Some(write)))
             }
         }
+    }
+
+    /// How TCP treats it: frames leave at once, and another side that vanished without a word ends the connection.
+    pub(crate) fn tune(&self) -> io::Result<()> {
+        let Self::Tcp(socket) = self else { return Ok(()) };
+        // Frames go out whole: to wait for more would only delay them.
+        socket.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, PROBED_AFTER)?;
+        sockopt::set_tcp_keepintvl(socket, PROBED_EVERY)?;
+        sockopt::set_tcp_keepcnt(socket, PROBES)?;
+        // While something is on its way no probe leaves; then this counts.
+        let gone = u32::try_from(GONE_AFTER.as_millis()).unwrap_or(u32::MAX);
+        Ok(sockopt::set_tcp_user_timeout(socket, gone)?)
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Unix(socket) => socket.try_clone().map(Self::Unix),
+            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
+        }
+    }
+
+    /// Ends the connection, whoever waits for it.
+    pub(crate) fn end(&self) {
+        // It fails if it has ended.
+        let _ = match self {
+            Self::Unix(socket) => socket.shutdown(Shutdown::Both),
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
+        };
     }
 }
 
@@ -152,5 +198,27 @@ impl Channel {
             tls.read_tls(&mut self.socket)?;
             tls.process_new_packets().map_err(io::Error::other)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn tcp_finds_out_that_the_other_side_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Socket::Tcp(near.try_clone().unwrap());
+        socket.tune().unwrap();
+        assert!(sockopt::socket_keepalive(&near).unwrap() && near.nodelay().unwrap());
+        let probed = sockopt::tcp_keepidle(&near).unwrap()
+            + sockopt::tcp_keepintvl(&near).unwrap() * sockopt::tcp_keepcnt(&near).unwrap();
+        assert_eq!(probed, GONE_AFTER);
+        assert_eq!(u128::from(sockopt::tcp_user_timeout(&near).unwrap()), GONE_AFTER.as_millis());
+        socket.end();
+        assert_eq!((&near).read(&mut [0]).unwrap(), 0, "and whoever waits for it hears of its end");
     }
 }

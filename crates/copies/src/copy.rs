@@ -1,22 +1,30 @@
 //! One copy that is being served, and whose connection may write to it.
 //!
 //! Invariants:
-//! - What is carried out belongs to the newest session, and no larger owner's number was in the record when it began.
-//! - A session that is over carries out nothing more, whatever of it is still on its way.
-//! - After a sync that failed nothing more is promised: the file may have lost any write before it.
+//! - What is carried out belongs to the newest session, no larger owner's number was in the record when it began, and
+//!   no take-over held the copy.
+//! - A session that is over carries out nothing more, whatever of it is still on its way, and no sync of it is answered.
+//! - After a sync that failed nothing more is carried out: the file may have lost any write before it. One sync runs at
+//!   a time, as the kernel tells of a failure once: who syncs next must not take its silence for success.
+//!
+//! Locks, in this order: `settling`, then `state`. A sync holds the first alone: so a slow one keeps neither requests
+//! of a new session from beginning, nor others' copies.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headpond_base::{Errno, PoolId};
+use headpond_base::PoolId;
 use headpond_peer::{Asked, BadFrame, PeerFrame, Said};
-use rustix::fs::{FallocateFlags, FlockOperation, flock};
+use rustix::fs::FallocateFlags;
 
-use crate::store::{RecordStamp, Store, StoreError};
+use crate::record::Seen;
+use crate::store::{Store, lock};
+use crate::store_error::StoreError;
 
 /// How long a file that another process is just letting go of is waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -25,6 +33,9 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) pool: PoolId,
+    /// Its name in the store.
+    pub(crate) name: String,
+    store: Store,
     state: Mutex<State>,
     /// One sync at a time: who waits for it knows that all before is on disk.
     settling: Mutex<()>,
@@ -39,39 +50,58 @@ struct State {
     /// The owner's number of that.
     owner: u64,
     /// The record that was last looked at.
-    stamp: Option<RecordStamp>,
+    seen: Option<Seen>,
     /// Something was written since the last sync.
     dirty: bool,
-    failed: bool,
+    /// A sync failed, and why.
+    failed: Option<String>,
+    /// The thread that settles it ends when this goes.
+    kept: Option<Sender<()>>,
 }
 
 /// Why a session carries out nothing more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
     /// A newer one of the same owner has begun.
     Superseded,
     /// The record has a larger owner's number.
     Deposed(u64),
+    /// A take-over holds the copy.
+    Held,
+    /// The disk failed.
+    Failed(String),
     /// The owner broke the protocol.
     Broken(BadFrame),
 }
 
 impl Copy {
     /// Opens the file of a copy and locks it.
-    pub(crate) fn open(pool: PoolId, path: &Path) -> Result<Self, StoreError> {
-        let file = File::options().read(true).write(true).open(path).map_err(StoreError::io("open", path))?;
-        lock(&file, path, LOCK_PATIENCE)?;
+    pub(crate) fn open(store: &Store, pool: PoolId, name: &str) -> Result<Self, StoreError> {
+        let path = store.dir().join(name);
+        let file = Self::locked(&path)?;
         let file = Some(Arc::new(file));
         // A server before this one may have left something in the kernel's memory.
-        let state = State { file, session: 0, owner: 0, stamp: None, dirty: true, failed: false };
-        Ok(Self { pool, state: Mutex::new(state), settling: Mutex::default() })
+        let state = State { file, session: 0, owner: 0, seen: None, dirty: true, failed: None, kept: None };
+        let (store, name) = (store.clone(), name.to_owned());
+        Ok(Self { pool, name, store, state: Mutex::new(state), settling: Mutex::default() })
+    }
+
+    fn locked(path: &Path) -> Result<File, StoreError> {
+        let file = File::options().read(true).write(true).open(path).map_err(StoreError::io("open", path))?;
+        lock(&file, path, LOCK_PATIENCE)?;
+        Ok(file)
     }
 
     /// Begins a session of this owner. When this returns, those before it are over.
     pub(crate) fn begin(&self, owner: u64) -> u64 {
         let mut state = self.state();
-        (state.session, state.owner, state.stamp) = (state.session + 1, owner, None);
+        (state.session, state.owner, state.seen) = (state.session + 1, owner, None);
         state.session
+    }
+
+    /// Ends all sessions. When this returns, none of their requests is under way.
+    pub(crate) fn supersede(&self) {
+        self.state().session += 1;
     }
 
     /// Ends all sessions. When this returns, the file is free for others.
@@ -79,7 +109,15 @@ impl Copy {
         let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         state.session += 1;
-        state.file = None;
+        (state.file, state.kept) = (None, None);
+    }
+
+    /// What goes when the copy is closed.
+    pub(crate) fn keep(&self, kept: Sender<()>) {
+        let mut state = self.state();
+        if state.file.is_some() {
+            state.kept = Some(kept);
+        }
     }
 
     /// Whether a session is the newest.
@@ -88,20 +126,24 @@ impl Copy {
     }
 
     /// Whether a session may go on.
-    pub(crate) fn look(&self, store: &Store, session: u64) -> Result<(), Over> {
-        self.may(store, session).map(drop)
+    pub(crate) fn look(&self, session: u64) -> Result<(), Over> {
+        self.may(session).map(drop)
     }
 
-    fn may(&self, store: &Store, session: u64) -> Result<MutexGuard<'_, State>, Over> {
+    fn may(&self, session: u64) -> Result<MutexGuard<'_, State>, Over> {
         let mut state = self.state();
         if state.session != session {
             return Err(Over::Superseded);
         }
-        let now = store.stamp(self.pool).ok();
-        if now.is_none() || state.stamp != now {
-            match store.read(self.pool) {
-                Ok(Some(record)) if record.owner > state.owner => return Err(Over::Deposed(record.owner)),
-                Ok(Some(_)) => state.stamp = now,
+        if let Some(why) = &state.failed {
+            return Err(Over::Failed(why.clone()));
+        }
+        if state.seen.as_ref().is_none_or(|seen| !self.store.is_as_seen(self.pool, seen)) {
+            match self.store.look(self.pool) {
+                Ok(Some((record, _))) if record.owner > state.owner => return Err(Over::Deposed(record.owner)),
+                // Who takes a hold changes the record after that: so this looks again.
+                Ok(Some(_)) if self.store.is_held(self.pool) => return Err(Over::Held),
+                Ok(Some((_, seen))) => state.seen = Some(seen),
                 // Without a record nobody knows who the owner is.
                 Ok(None) | Err(_) => return Err(Over::Superseded),
             }
@@ -112,18 +154,21 @@ impl Copy {
     /// Carries out a request of a session, and appends the answer.
     pub(crate) fn carry_out(
         &self,
-        store: &Store,
         session: u64,
         tag: u64,
         asked: &Asked<'_>,
         durable: bool,
         out: &mut Vec<u8>,
     ) -> Result<(), Over> {
-        let mut state = self.may(store, session)?;
+        if durable && matches!(asked, Asked::Sync) {
+            self.look(session)?;
+            self.settle().map_err(Over::Failed)?;
+        }
+        // After a sync, too: it took its time, and another owner may have the copy by now.
+        let mut state = self.may(session)?;
         let Some(file) = state.file.clone() else { return Err(Over::Superseded) };
         let mut data = Vec::new();
         let done: io::Result<Said<'_>> = match asked {
-            _ if state.failed => Ok(Said::Failed(Errno::IO)),
             Asked::Hello(_) => return Err(Over::Broken(BadFrame::NotDue)),
             Asked::Read { offset, len } => {
                 data.resize(*len, 0);
@@ -133,12 +178,7 @@ impl Copy {
                 state.dirty = true;
                 file.write_all_at(data, *offset).map(|()| Said::Done)
             }
-            Asked::Sync if durable => {
-                let synced = file.sync_data();
-                (state.dirty, state.failed) = (false, synced.is_err());
-                synced.map(|()| Said::Done)
-            }
-            // All writes before it are with the kernel.
+            // All writes before it are with the kernel, or on disk by now.
             Asked::Sync => Ok(Said::Done),
             Asked::Trim { offset, len } => {
                 // A hint. The file keeps its space where it can: else others could take it.
@@ -147,43 +187,35 @@ impl Copy {
                 return Ok(());
             }
         };
+        // With the last descriptor goes the lock of the file.
+        drop(file);
         drop(state);
         let said = done.unwrap_or_else(|error| Said::Failed(error.into()));
         PeerFrame { tag, said }.encode(out);
         Ok(())
     }
 
-    /// Brings to disk what was written. Returns whether all that was answered is there.
-    pub(crate) fn settle(&self) -> bool {
+    /// Brings to disk what was written. An error says why what was answered may be lost.
+    pub(crate) fn settle(&self) -> Result<(), String> {
         let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
+        if let Some(why) = &state.failed {
+            return Err(why.clone());
+        }
         let dirty = std::mem::take(&mut state.dirty);
-        let Some(file) = state.file.clone().filter(|_| dirty && !state.failed) else { return !state.failed };
+        let Some(file) = state.file.clone().filter(|_| dirty) else { return Ok(()) };
         // Requests go on meanwhile.
         drop(state);
-        let synced = file.sync_data().is_ok();
-        self.state().failed |= !synced;
-        synced
+        self.store.sync(self.pool, &file).map_err(|error| {
+            let why = format!("a sync failed: {error}");
+            self.state().failed = Some(why.clone());
+            why
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is one step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Locks a copy's file, if nobody has it after this time.
-pub(crate) fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), StoreError> {
-    let until = Instant::now() + patience;
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::InUse(path.to_owned())),
-            Err(errno) => return Err(StoreError::io("lock", path)(errno.into())),
-        }
     }
 }
 

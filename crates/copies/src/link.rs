@@ -218,6 +218,7 @@ fn open(address: &PeerAddress, certificates: Option<&Certificates>) -> Result<Ch
             (Socket::Tcp(socket.ok_or_else(none)?), tls.map_err(io::Error::other)?)
         }
     };
+    socket.tune()?;
     socket.set_patience(PATIENCE, PATIENCE)?;
     Ok(Channel::open(socket, tls)?)
 }

@@ -1,41 +1,29 @@
 //! The peer's end: serves the copies of a store to their owners. One thread for each connection.
 //!
-//! Invariants:
-//! - A hello is answered once what it changes in the store is durable, and all sessions before it are over.
-//! - Requests of a connection are carried out one by one, in order. An answer leaves after its request was carried out.
+//! A server that is told to stop takes no more connections, ends those that it has, brings each copy to disk, and notes
+//! that it is there. So a copy counts after its host was shut down in order.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use headpond_base::PoolId;
-use headpond_peer::{Accepted, Asked, Hello, HelloRefused, KeeperSide, PROTOCOL, PeerFrame, Reason, Said};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::address::PeerAddress;
 use crate::certificates::Certificates;
-use crate::channel::{Channel, Socket};
-use crate::copy::{Copy, Over, SharedCopy};
-use crate::link::PATIENCE;
-use crate::store::{Record, Store, StoreError, now};
+use crate::channel::Socket;
+use crate::session::Serving;
+use crate::store::Store;
+use crate::store_error::StoreError;
 
-/// The most connections.
-const CONNECTIONS_MAX: usize = 64;
-
-/// How often a connection without requests looks whether it is over.
+/// How often it looks for connections that take too long to say hello, and how long it rests after a failure.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// How often what was written is brought to disk.
-const SETTLE: Duration = Duration::from_millis(500);
-
-/// Bytes of answers, beyond which they leave at once.
-const OUT_MAX: usize = 1 << 20;
 
 /// How a server serves.
 #[derive(Clone, Debug)]
@@ -55,25 +43,49 @@ enum Listener {
     Tcp(TcpListener),
 }
 
-/// Says what happens, in a line.
-type Say = dyn Fn(&str) + Send + Sync;
-
 /// A server that listens.
 pub struct PeerServer {
     listener: Listener,
     serving: Arc<Serving>,
     config: ServerConfig,
+    stop: Arc<OwnedFd>,
     _store_lock: fs::File,
 }
 
-/// What all connections share.
-struct Serving {
-    store: Store,
-    limit: u64,
-    durable: bool,
-    open: Mutex<HashMap<PoolId, SharedCopy>>,
-    connections: AtomicUsize,
-    say: Box<Say>,
+/// Stops a server, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<OwnedFd>);
+
+impl Stopper {
+    /// Stops it: [`PeerServer::serve`] returns once everything is on disk.
+    pub fn stop(&self) {
+        // It fails only if it is full, and then the server wakes.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Listener {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(listener) => listener.set_nonblocking(true),
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    fn accept(&self) -> io::Result<Socket> {
+        let socket = match self {
+            Self::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
+            Self::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
+        };
+        socket.and_then(|socket| socket.set_blocking().map(|()| socket))
+    }
 }
 
 impl PeerServer {
@@ -111,15 +123,11 @@ impl PeerServer {
                 Listener::Tcp(TcpListener::bind(&address.resolve().map_err(failed)?[..]).map_err(failed)?)
             }
         };
-        let serving = Serving {
-            store,
-            limit: config.limit,
-            durable: config.durable,
-            open: Mutex::default(),
-            connections: AtomicUsize::new(0),
-            say: Box::new(say),
-        };
-        Ok(Self { listener, serving: Arc::new(serving), config, _store_lock: store_lock })
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let stop = Arc::new(stop.map_err(|errno| failed(errno.into()))?);
+        listener.set_nonblocking().map_err(failed)?;
+        let serving = Arc::new(Serving::of(store, config.limit, config.durable, Box::new(say)));
+        Ok(Self { listener, serving, config, stop, _store_lock: store_lock })
     }
 
     /// Where it listens; with port 0 in the configuration, the port that the system chose.
@@ -136,234 +144,74 @@ impl PeerServer {
         }
     }
 
-    /// Serves until the process ends.
+    /// What stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Serves until it is stopped. On return each copy is on disk, and its record says so.
     ///
     /// # Errors
-    /// If threads cannot be started.
+    /// If the listener fails for good, or a copy could not be brought to disk when it was stopped.
     pub fn serve(&self) -> io::Result<()> {
-        let serving = self.serving.clone();
-        let settle = move || {
-            loop {
-                std::thread::sleep(SETTLE);
-                let copies: Vec<SharedCopy> = serving.open().values().cloned().collect();
-                for copy in copies {
-                    if !copy.settle() {
-                        (serving.say)(&format!(
-                            "pool {}: a sync of the copy failed: it promises nothing more",
-                            copy.pool
-                        ));
-                    }
-                }
-            }
-        };
-        std::thread::Builder::new().name("settle".to_owned()).spawn(settle)?;
+        let mut may_be_late = false;
         loop {
-            let socket = match &self.listener {
-                Listener::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
-                Listener::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
-            };
-            let socket = match socket {
+            let mut watched = [
+                PollFd::from_borrowed_fd(self.listener.descriptor(), PollFlags::IN),
+                PollFd::new(&*self.stop, PollFlags::IN),
+            ];
+            let limit = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+            match poll(&mut watched, may_be_late.then_some(&limit)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            if !watched[1].revents().is_empty() {
+                break;
+            }
+            may_be_late = self.serving.places.sweep();
+            let socket = match self.listener.accept() {
                 Ok(socket) => socket,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                    continue;
+                }
                 Err(error) => {
                     // Of one connection, or of the system's limits: neither ends the server.
-                    (self.serving.say)(&format!("cannot take a connection: {error}"));
+                    self.serving.say(&format!("cannot take a connection: {error}"));
                     std::thread::sleep(LOOK);
                     continue;
                 }
             };
-            if self.serving.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-                self.serving.connections.fetch_sub(1, Ordering::Relaxed);
-                (self.serving.say)("too many connections: one is refused");
-                continue;
-            }
-            let (serving, certificates) = (self.serving.clone(), self.config.certificates.clone());
-            let work = move || {
-                // A stranger, or one that is gone already: it was promised nothing.
-                if let Err(error) = serving.meet(socket, certificates.as_ref()) {
-                    (serving.say)(&format!("a connection ended: {error}"));
-                }
-                serving.connections.fetch_sub(1, Ordering::Relaxed);
-            };
-            if let Err(error) = std::thread::Builder::new().name("owner".to_owned()).spawn(work) {
-                self.serving.connections.fetch_sub(1, Ordering::Relaxed);
-                (self.serving.say)(&format!("cannot serve a connection: {error}"));
+            may_be_late = true;
+            if let Err(error) = self.take(socket) {
+                self.serving.say(&format!("cannot serve a connection: {error}"));
             }
         }
-    }
-}
-
-/// A session of an owner.
-struct Session {
-    copy: SharedCopy,
-    number: u64,
-    durable: bool,
-}
-
-impl Serving {
-    fn open(&self) -> MutexGuard<'_, HashMap<PoolId, SharedCopy>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.close_listener();
+        self.serving.end_all()
     }
 
-    /// Serves one connection to its end.
-    fn meet(&self, socket: Socket, certificates: Option<&Certificates>) -> io::Result<()> {
-        socket.set_patience(PATIENCE, PATIENCE)?;
-        let tls = certificates.filter(|_| matches!(socket, Socket::Tcp(_))).map(Certificates::of_guest).transpose();
-        let mut channel = Channel::open(socket, tls.map_err(io::Error::other)?)?;
-        channel.socket().set_patience(LOOK, PATIENCE)?;
-        let mut session = None;
-        let ended = self.talk(&mut channel, &mut session);
-        if let Some(session) = session {
-            self.end(&session);
-        }
-        ended
-    }
-
-    fn talk(&self, channel: &mut Channel, session: &mut Option<Session>) -> io::Result<()> {
-        let (mut inbox, mut out) = (Vec::new(), Vec::new());
-        let mut side = KeeperSide::new();
-        let since = Instant::now();
-        loop {
-            let mut taken = 0;
-            while let Some((frame, len)) = PeerFrame::decode(&inbox[taken..]).map_err(io::Error::other)? {
-                taken += len;
-                match (side.take(&frame).map_err(io::Error::other)?, &session) {
-                    (Asked::Hello(hello), _) => match self.begin(&hello) {
-                        Ok((begun, accepted)) => {
-                            side.admit(accepted.bytes);
-                            *session = Some(begun);
-                            PeerFrame { tag: frame.tag, said: Said::Accepted(accepted) }.encode(&mut out);
-                        }
-                        Err(refused) => {
-                            PeerFrame { tag: frame.tag, said: Said::Refused(refused) }.encode(&mut out);
-                            return channel.send_all(&out);
-                        }
-                    },
-                    (asked, Some(begun)) => {
-                        let done =
-                            begun.copy.carry_out(&self.store, begun.number, frame.tag, &asked, begun.durable, &mut out);
-                        if let Err(over) = done {
-                            return self.say_over(channel, begun, over, &mut out);
-                        }
-                    }
-                    (_, None) => return Err(io::Error::other("a request before a hello")),
-                }
-                if out.len() >= OUT_MAX {
-                    channel.send_all(&out)?;
-                    out.clear();
-                }
+    /// Serves a connection on a thread of its own.
+    fn take(&self, socket: Socket) -> io::Result<()> {
+        let place = self.serving.places.arrive(&socket)?;
+        let (serving, certificates) = (self.serving.clone(), self.config.certificates.clone());
+        let work = move || {
+            // A stranger, or one that is gone already: it was promised nothing.
+            if let Err(error) = serving.meet(socket, &place, certificates.as_ref()) {
+                serving.say(&format!("a connection ended: {error}"));
             }
-            inbox.drain(..taken);
-            channel.send_all(&out)?;
-            out.clear();
-            match channel.receive(&mut inbox) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-                    ) =>
-                {
-                    match session {
-                        Some(begun) => {
-                            if let Err(over) = begun.copy.look(&self.store, begun.number) {
-                                return self.say_over(channel, begun, over, &mut out);
-                            }
-                        }
-                        None if since.elapsed() > PATIENCE => return Err(io::Error::other("it did not say who it is")),
-                        None => {}
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn say_over(&self, channel: &mut Channel, begun: &Session, over: Over, out: &mut Vec<u8>) -> io::Result<()> {
-        let pool = begun.copy.pool;
-        match over {
-            Over::Superseded => (self.say)(&format!("pool {pool}: a newer connection has taken the place of one")),
-            Over::Deposed(owner) => {
-                (self.say)(&format!("pool {pool}: the owner is deposed: the owner's number is {owner} by now"));
-                PeerFrame { tag: 0, said: Said::Deposed(owner) }.encode(out);
-            }
-            Over::Broken(rule) => return Err(io::Error::other(rule)),
-        }
-        channel.send_all(out)
-    }
-
-    /// Judges a hello, and makes durable what follows from it.
-    fn begin(&self, hello: &Hello) -> Result<(Session, Accepted), HelloRefused> {
-        // One hello at a time: the next one finds what this one has made.
-        let mut open = self.open();
-        let refused = |reason: Reason, bytes: u64| {
-            let known = self.store.read(hello.pool).ok().flatten();
-            let (owner, epoch) = known.map_or((0, 0), |record| (record.owner, record.epoch));
-            HelloRefused { reason, owner, epoch, bytes }
+            drop(place);
         };
-        let failing = |error: StoreError| {
-            (self.say)(&format!("pool {}: {error}", hello.pool));
-            refused(if matches!(error, StoreError::InUse(_)) { Reason::InUse } else { Reason::Failing }, 0)
-        };
-        // Nothing is recorded for a copy that another process has, such as a pool that took over.
-        let known = self.store.read(hello.pool).map_err(&failing)?;
-        let known = known.filter(|known| known.owner <= hello.owner && !open.contains_key(&hello.pool));
-        let path = known.map(|known| self.store.file_path(&known)).filter(|path| path.exists());
-        let mut free = path.map(|path| Copy::open(hello.pool, &path)).transpose().map_err(&failing)?;
-        let records = self.store.records().map_err(&failing)?;
-        let record = match records.meet(hello, self.limit).map_err(&failing)? {
-            Ok(record) => record,
-            Err((reason, bytes)) => {
-                (self.say)(&format!(
-                    "pool {}: an owner with number {} is refused: {reason:?}",
-                    hello.pool, hello.owner
-                ));
-                return Err(refused(reason, bytes));
-            }
-        };
-        drop(records);
-        if hello.bytes > 0
-            && let Some(before) = open.remove(&hello.pool)
-        {
-            before.close();
-        }
-        let copy = match open.get(&hello.pool) {
-            Some(copy) => copy.clone(),
-            None => {
-                let opened = match free.take().filter(|_| hello.bytes == 0) {
-                    Some(free) => free,
-                    None => Copy::open(hello.pool, &self.store.file_path(&record)).map_err(&failing)?,
-                };
-                let copy = Arc::new(opened);
-                open.insert(hello.pool, copy.clone());
-                copy
-            }
-        };
-        let number = copy.begin(record.owner);
-        let durable = self.durable || hello.durable;
-        let what = if hello.bytes > 0 { "a new copy" } else { "its copy" };
-        (self.say)(&format!("pool {}: owner {} has {what} of {} MiB", hello.pool, record.owner, record.bytes >> 20));
-        let accepted = Accepted { version: PROTOCOL, durable, bytes: record.bytes, member: record.member_name() };
-        Ok((Session { copy, number, durable }, accepted))
+        std::thread::Builder::new().name("owner".to_owned()).spawn(work).map(drop)
     }
 
-    /// A connection has ended. If it was the newest, the copy goes to disk, and its file is free.
-    fn end(&self, session: &Session) {
-        let mut open = self.open();
-        let pool = session.copy.pool;
-        if !session.copy.is_newest(session.number) {
-            return;
+    /// Who connects from now on finds nobody.
+    fn close_listener(&self) {
+        if let (Listener::Unix(_), PeerAddress::Unix(path)) = (&self.listener, &self.config.listen) {
+            // One that another process has put there since stays: it answers.
+            if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket() && found.nlink() == 1) {
+                let _ = fs::remove_file(path);
+            }
         }
-        let settled = session.copy.settle();
-        let noted = self.store.records().and_then(|records| match self.store.read(pool)? {
-            Some(record) => records.write(pool, &Record { settled, last_connection: now(), ..record }),
-            None => Ok(()),
-        });
-        if let Err(error) = noted {
-            (self.say)(&format!("pool {pool}: {error}"));
-        }
-        session.copy.close();
-        open.remove(&pool);
-        (self.say)(&format!("pool {pool}: the connection has ended"));
     }
 }

@@ -2,107 +2,40 @@
 //!
 //! | name | what it is |
 //! | --- | --- |
-//! | `POOL.json` | the record: owner's number, epoch, the file, and whether its bytes count |
+//! | `POOL.json` | the [record](Record): owner's number, epoch, the file, and whether its bytes count |
 //! | `POOL.MEMBER.copy` | the member, byte for byte as on any other device of the pool |
-//! | `lock` | held for each change of a record |
+//! | `POOL.held` | locked by a process that judges the copy for a take-over; it has no content |
+//! | `lock` | held for each change of a record, and for nothing else |
 //! | `serving` | held by the one server of the store |
 //!
 //! Invariants:
 //! - A record is replaced whole, and durable when a change of it returns. Owner's number and epoch never go down.
-//! - The bytes of a copy count unless the host went down while an owner was connected: its kernel may have forgotten
-//!   what was answered. The boot in the record tells.
-//! - A copy is made only after the record of the one before it says that this one does not count.
+//! - A copy is made only after the record of the one before it says that this one does not count. A crash between any two
+//!   steps leaves a record whose copy does not count, and at most files that the next making removes.
+//! - No record is changed for an owner while `POOL.held` is locked.
+//! - A record says that all syncs are durable only once everything that was written before is on disk.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use headpond_base::{PoolId, hex, unhex};
-use headpond_peer::{Hello, HelloVerdict, Kept, MemberNamed, Reason, judge};
+use headpond_base::{PoolId, hex};
+use headpond_peer::{Hello, HelloVerdict, Kept, Reason, judge};
 use rustix::fs::{FallocateFlags, FlockOperation, flock};
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use serde::Serialize;
+
+use crate::record::{Record, Seen, VERSION, now};
+use crate::store_error::StoreError;
 
 const LOCK: &str = "lock";
 const SERVING: &str = "serving";
-const VERSION: u32 = 1;
 
-/// Why a store cannot be used.
-#[derive(Debug, Error)]
-pub enum StoreError {
-    /// The system refuses something.
-    #[error("cannot {doing} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// Another server has it.
-    #[error("another `headpond peer serve` has the store {}", .0.display())]
-    Serving(PathBuf),
-    /// A record is none.
-    #[error("the record {} is damaged: {what}", path.display())]
-    Damaged {
-        /// The record.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// It keeps no such pool, or several.
-    #[error("{0}")]
-    WhichPool(String),
-    /// What it keeps does not count.
-    #[error("{0}")]
-    DoesNotCount(String),
-    /// Another process has the file, and keeps it.
-    #[error("{} is in use by another process. A pool that took over may be mounted from it", .0.display())]
-    InUse(PathBuf),
-}
-
-impl StoreError {
-    pub(crate) fn io<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
-        move |source| Self::Io { doing, path: path.to_owned(), source }
-    }
-}
-
-/// The record of a pool.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) version: u32,
-    pub(crate) pool: String,
-    pub(crate) member: String,
-    pub(crate) owner: u64,
-    pub(crate) epoch: u64,
-    pub(crate) bytes: u64,
-    pub(crate) file: String,
-    /// False while a copy is made in place of another.
-    pub(crate) made: bool,
-    /// The boot of this host in which an owner was last connected.
-    pub(crate) boot: String,
-    /// Everything was on disk when that owner went.
-    pub(crate) settled: bool,
-    /// This host took the pool for itself, and no owner was accepted since.
-    pub(crate) taken_over: bool,
-    /// When an owner was last connected, or accepted: seconds since 1970.
-    pub(crate) last_connection: u64,
-}
-
-impl Record {
-    /// The pool; zeros if the record names none.
-    pub(crate) fn pool_id(&self) -> PoolId {
-        PoolId(unhex(&self.pool).unwrap_or_default())
-    }
-
-    /// The member's name; zeros if the record has none.
-    pub(crate) fn member_name(&self) -> MemberNamed {
-        unhex(&self.member).unwrap_or_default()
-    }
-}
+/// How long a lock is waited for that others take for an instant.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a store keeps of one pool, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -121,17 +54,32 @@ pub struct StoredCopy {
     pub in_use: bool,
     /// Whether the bytes count.
     pub counts: bool,
+    /// Why they do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Whether each answered sync is on this host's disk.
+    pub durable: bool,
     /// Whether this host took the pool for itself.
     pub taken_over: bool,
     /// When an owner was last connected, or accepted: seconds since 1970.
     pub last_connection: u64,
 }
 
+/// How the file of a copy is brought to disk.
+type Sync = dyn Fn(PoolId, &File) -> io::Result<()> + Send + std::marker::Sync;
+
 /// A directory with copies.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     dir: PathBuf,
     boot: String,
+    sync: Arc<Sync>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({})", self.dir.display())
+    }
 }
 
 /// The record of a pool is this process's to change.
@@ -140,8 +88,15 @@ pub(crate) struct Records<'a> {
     _lock: File,
 }
 
-/// Tells one version of a record from another.
-pub(crate) type RecordStamp = (u64, i64, i64);
+/// What becomes of a hello.
+pub(crate) enum Verdict {
+    /// This copy is served.
+    Open(Kept, Record),
+    /// One is made, in place of that of this record.
+    Make(Kept, Option<Record>),
+    /// Nothing changes.
+    Refuse(Reason, u64),
+}
 
 impl Store {
     /// Opens a store, and makes its directory if it is missing.
@@ -156,7 +111,21 @@ impl Store {
 
     pub(crate) fn open_in_boot(dir: &Path, boot: &str) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make", dir))?;
-        Ok(Self { dir: dir.to_owned(), boot: boot.to_owned() })
+        Ok(Self { dir: dir.to_owned(), boot: boot.to_owned(), sync: Arc::new(|_, file| file.sync_data()) })
+    }
+
+    /// The same, with another way to bring files to disk.
+    #[cfg(test)]
+    pub(crate) fn syncing(
+        self,
+        sync: impl Fn(PoolId, &File) -> io::Result<()> + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        Self { sync: Arc::new(sync), ..self }
+    }
+
+    /// Brings the file of a pool's copy to disk.
+    pub(crate) fn sync(&self, pool: PoolId, file: &File) -> io::Result<()> {
+        (self.sync)(pool, file)
     }
 
     /// Its directory.
@@ -200,23 +169,89 @@ impl Store {
 
     /// The record of a pool as it is now.
     pub(crate) fn read(&self, pool: PoolId) -> Result<Option<Record>, StoreError> {
-        read_record(&self.record_path(pool))
+        Ok(self.look(pool)?.map(|(record, _)| record))
     }
 
-    /// Which version of the record of a pool is there now.
-    pub(crate) fn stamp(&self, pool: PoolId) -> io::Result<RecordStamp> {
-        let found = fs::metadata(self.record_path(pool))?;
-        Ok((found.ino(), found.mtime(), found.mtime_nsec()))
+    /// The same, and which version it is.
+    pub(crate) fn look(&self, pool: PoolId) -> Result<Option<(Record, Seen)>, StoreError> {
+        Record::read(&self.record_path(pool))
     }
 
-    /// Whether the bytes of a copy count.
-    pub(crate) fn counts(&self, record: &Record) -> bool {
-        record.made && (record.settled || record.boot == self.boot)
+    /// Whether the record of a pool still is the one that was seen.
+    pub(crate) fn is_as_seen(&self, pool: PoolId, seen: &Seen) -> bool {
+        seen.is_at(&self.record_path(pool))
     }
 
-    fn kept(&self, record: &Record) -> Kept {
-        let Record { owner, epoch, bytes, .. } = *record;
-        Kept { owner, epoch, bytes, member: record.member_name(), counts: self.counts(record) }
+    /// Holds the copy of a pool as long as the file lives: no owner is accepted, and who is connected is served no more
+    /// once he looks. The kernel lets go of it when the process dies.
+    pub(crate) fn hold(&self, pool: PoolId) -> Result<File, StoreError> {
+        let name = held_name(pool);
+        let file = self.lock_file(&name)?;
+        // The server looks whether it is held, and locks it for an instant for that.
+        lock(&file, &self.dir.join(name), LOOK_PATIENCE).map_err(|error| match error {
+            StoreError::InUse(_) => StoreError::Held(pool),
+            error => error,
+        })?;
+        Ok(file)
+    }
+
+    /// Whether a process holds the copy of a pool. Whoever cannot tell holds still.
+    pub(crate) fn is_held(&self, pool: PoolId) -> bool {
+        match File::open(self.dir.join(held_name(pool))) {
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Why the bytes of a copy do not count, if they do not.
+    pub(crate) fn why_not(&self, record: &Record) -> Option<String> {
+        record.why_not(&self.boot, &self.file_path(record))
+    }
+
+    /// Judges a hello by what is kept. Changes nothing.
+    pub(crate) fn judge(&self, hello: &Hello, limit: u64) -> Result<Verdict, StoreError> {
+        let known = self.read(hello.pool)?;
+        let kept = known.as_ref().map(|record| {
+            let Record { owner, epoch, bytes, .. } = *record;
+            Kept { owner, epoch, bytes, member: record.member_name(), counts: self.why_not(record).is_none() }
+        });
+        Ok(match (judge(hello, kept.as_ref()), known) {
+            (HelloVerdict::Open(kept), Some(known)) => Verdict::Open(kept, known),
+            (HelloVerdict::Open(_), None) => Verdict::Refuse(Reason::NotKept, 0),
+            (HelloVerdict::Make(kept), known) => {
+                let others = self.all_records()?.into_iter().filter(|other| other.pool != hex(&hello.pool.0));
+                let room = limit.saturating_sub(others.map(|other| other.bytes).fold(0, u64::saturating_add));
+                if kept.bytes > room { Verdict::Refuse(Reason::NoRoom, room) } else { Verdict::Make(kept, known) }
+            }
+            (HelloVerdict::Refuse(reason), _) => Verdict::Refuse(reason, 0),
+        })
+    }
+
+    /// Makes the empty file of a record, in place of whatever files the pool has. None of them counts.
+    pub(crate) fn make_file(&self, record: &Record) -> Result<Result<(), (Reason, u64)>, StoreError> {
+        // Also those that a crash during an earlier making has left.
+        for path in self.files_of(record.pool_id())? {
+            let file = File::options().read(true).write(true).open(&path).map_err(StoreError::io("open", &path))?;
+            lock(&file, &path, Duration::ZERO)?;
+            fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+        }
+        let path = self.file_path(record);
+        let Err(error) = make(&path, record.bytes) else { return Ok(Ok(())) };
+        let _ = fs::remove_file(&path);
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            let free = rustix::fs::statvfs(&self.dir).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+            return Ok(Err((Reason::NoRoom, free)));
+        }
+        Err(StoreError::io("make", &path)(error))
+    }
+
+    fn files_of(&self, pool: PoolId) -> Result<Vec<PathBuf>, StoreError> {
+        let first = format!("{}.", hex(&pool.0));
+        let is_of = |path: &Path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&first))
+                && path.extension().is_some_and(|kind| kind == "copy")
+        };
+        Ok(self.paths()?.into_iter().filter(|path| is_of(path)).collect())
     }
 
     /// All that it keeps.
@@ -230,8 +265,11 @@ impl Store {
             let in_use = File::open(&file).is_ok_and(|file| {
                 matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(rustix::io::Errno::WOULDBLOCK))
             });
+            let why = self.why_not(&record);
             found.push(StoredCopy {
-                counts: self.counts(&record),
+                counts: why.is_none(),
+                why,
+                durable: record.durable,
                 pool: record.pool_id().to_string(),
                 owner: record.owner,
                 epoch: record.epoch,
@@ -246,26 +284,39 @@ impl Store {
     }
 
     pub(crate) fn all_records(&self) -> Result<Vec<Record>, StoreError> {
+        let paths = self.paths()?.into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "json"));
+        let read = |path: PathBuf| Record::read(&path).transpose().map(|read| read.map(|(record, _)| record));
+        paths.filter_map(read).collect()
+    }
+
+    fn paths(&self) -> Result<Vec<PathBuf>, StoreError> {
         let entries = fs::read_dir(&self.dir).map_err(StoreError::io("read", &self.dir))?;
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(StoreError::io("read", &self.dir))?.path();
-            if path.extension().is_some_and(|kind| kind == "json") {
-                paths.push(path);
-            }
-        }
+        let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>();
+        let mut paths = paths.map_err(StoreError::io("read", &self.dir))?;
         paths.sort();
-        paths.iter().filter_map(|path| read_record(path).transpose()).collect()
+        Ok(paths)
     }
 }
 
 impl Records<'_> {
-    /// Judges a hello, and makes durable what follows from it. What is to be served, and whether it was made anew.
-    pub(crate) fn meet(&self, hello: &Hello, limit: u64) -> Result<Result<Record, (Reason, u64)>, StoreError> {
+    /// Judges a hello once more, and makes durable what follows from it. Of a copy that is made, the record says that it
+    /// is not made yet. `durable`: everything that was written is on disk, and each sync will be before its answer.
+    pub(crate) fn accept(
+        &self,
+        hello: &Hello,
+        limit: u64,
+        durable: bool,
+    ) -> Result<Result<Record, (Reason, u64)>, StoreError> {
         let store = self.store;
-        let known = store.read(hello.pool)?;
-        let kept = known.as_ref().map(|record| store.kept(record));
-        let accepted = |kept: &Kept, file: String| Record {
+        if store.is_held(hello.pool) {
+            return Ok(Err((Reason::InUse, 0)));
+        }
+        let (kept, file, made) = match store.judge(hello, limit)? {
+            Verdict::Open(kept, known) => (kept, known.file, true),
+            Verdict::Make(kept, _) => (kept, format!("{}.{}.copy", hex(&hello.pool.0), hex(&kept.member)), false),
+            Verdict::Refuse(reason, bytes) => return Ok(Err((reason, bytes))),
+        };
+        let record = Record {
             version: VERSION,
             pool: hex(&hello.pool.0),
             member: hex(&kept.member),
@@ -273,52 +324,47 @@ impl Records<'_> {
             epoch: kept.epoch,
             bytes: kept.bytes,
             file,
-            made: true,
+            made,
             boot: store.boot.clone(),
             settled: false,
+            durable,
+            failed: None,
             taken_over: false,
             last_connection: now(),
         };
-        match (judge(hello, kept.as_ref()), known) {
-            (HelloVerdict::Open(kept), Some(known)) => {
-                let record = accepted(&kept, known.file);
-                self.write(hello.pool, &record)?;
-                Ok(Ok(record))
-            }
-            (HelloVerdict::Open(_), None) => Ok(Err((Reason::NotKept, 0))),
-            (HelloVerdict::Make(kept), known) => {
-                let others = store.all_records()?.into_iter().filter(|other| other.pool != hex(&hello.pool.0));
-                let room = limit.saturating_sub(others.map(|other| other.bytes).fold(0, u64::saturating_add));
-                if kept.bytes > room {
-                    return Ok(Err((Reason::NoRoom, room)));
-                }
-                let record = accepted(&kept, format!("{}.{}.copy", hex(&hello.pool.0), hex(&kept.member)));
-                if let Some(known) = known {
-                    self.write(hello.pool, &Record { made: false, ..record.clone() })?;
-                    let path = store.file_path(&known);
-                    match fs::remove_file(&path) {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                            return Err(StoreError::io("remove", &path)(error));
-                        }
-                        _ => {}
-                    }
-                }
-                let path = store.file_path(&record);
-                if let Err(error) = make(&path, record.bytes) {
-                    let _ = fs::remove_file(&path);
-                    let free = rustix::fs::statvfs(&store.dir).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
-                    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-                    return if full {
-                        Ok(Err((Reason::NoRoom, free.min(room))))
-                    } else {
-                        Err(StoreError::io("make", &path)(error))
-                    };
-                }
-                self.write(hello.pool, &record)?;
-                Ok(Ok(record))
-            }
-            (HelloVerdict::Refuse(reason), _) => Ok(Err((reason, 0))),
+        self.write(hello.pool, &record)?;
+        Ok(Ok(record))
+    }
+
+    /// The copy of a record that [`Self::accept`] wrote is made. False if another process has changed the record since.
+    pub(crate) fn made(&self, record: &mut Record) -> Result<bool, StoreError> {
+        let pool = record.pool_id();
+        if self.store.is_held(pool) || self.store.read(pool)?.as_ref() != Some(record) {
+            return Ok(false);
         }
+        record.made = true;
+        self.write(pool, record).map(|()| true)
+    }
+
+    /// The copy of a record that [`Self::accept`] wrote cannot be made: it takes no room. Without one `before`, nothing is
+    /// known of the pool.
+    pub(crate) fn unmade(&self, record: &Record, before: bool) -> Result<(), StoreError> {
+        let pool = record.pool_id();
+        if self.store.read(pool)?.as_ref() != Some(record) {
+            return Ok(());
+        }
+        if before {
+            return self.write(pool, &Record { bytes: 0, ..record.clone() });
+        }
+        let path = self.store.record_path(pool);
+        fs::remove_file(&path).map_err(StoreError::io("remove", &path))
+    }
+
+    /// Notes what became of the file of a copy. Nothing, if the pool has another file by now.
+    pub(crate) fn note(&self, pool: PoolId, file: &str, change: impl FnOnce(&mut Record)) -> Result<(), StoreError> {
+        let Some(mut record) = self.store.read(pool)?.filter(|record| record.file == file) else { return Ok(()) };
+        change(&mut record);
+        self.write(pool, &record)
     }
 
     /// Changes a record durably.
@@ -327,12 +373,31 @@ impl Records<'_> {
         let next = path.with_extension("next");
         let written = || -> io::Result<()> {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
-            file.write_all(serde_json::to_string_pretty(record)?.as_bytes())?;
+            file.write_all(serde_json::to_string_pretty(&Record { version: VERSION, ..record.clone() })?.as_bytes())?;
             file.sync_all()?;
             fs::rename(&next, &path)?;
             File::open(&self.store.dir)?.sync_all()
         };
         written().map_err(StoreError::io("write", &path))
+    }
+}
+
+fn held_name(pool: PoolId) -> String {
+    format!("{}.held", hex(&pool.0))
+}
+
+/// Locks a copy's file, if nobody has it after this time.
+pub(crate) fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), StoreError> {
+    let until = Instant::now() + patience;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::InUse(path.to_owned())),
+            Err(errno) => return Err(StoreError::io("lock", path)(errno.into())),
+        }
     }
 }
 
@@ -354,27 +419,6 @@ fn make(path: &Path, bytes: u64) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn read_record(path: &Path) -> Result<Option<Record>, StoreError> {
-    let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
-    let text = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(StoreError::io("read", path))?,
-    };
-    let record: Record = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    if record.version != VERSION {
-        return Err(damaged(format!("it has version {}, and this headpond reads {VERSION}", record.version)));
-    }
-    // A record never leads out of its store.
-    if record.file.contains('/') || record.pool_id() == PoolId::default() {
-        return Err(damaged("it names no file of this store".to_owned()));
-    }
-    Ok(Some(record))
-}
-
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use headpond_peer::PROTOCOL;
@@ -388,40 +432,142 @@ mod tests {
         Hello { version: PROTOCOL, durable: false, pool: POOL, member: [member; 16], owner, epoch, bytes }
     }
 
-    fn meet(store: &Store, hello: &Hello) -> Result<Record, (Reason, u64)> {
-        store.records().unwrap().meet(hello, 2 * BYTES).unwrap()
+    fn accept(store: &Store, hello: &Hello, durable: bool) -> Result<Record, (Reason, u64)> {
+        store.records().unwrap().accept(hello, 2 * BYTES, durable).unwrap()
+    }
+
+    /// A hello with all that follows.
+    fn meet(store: &Store, hello: &Hello, durable: bool) -> Result<Record, (Reason, u64)> {
+        let mut record = accept(store, hello, durable)?;
+        if hello.bytes > 0 {
+            store.make_file(&record).unwrap()?;
+            assert!(store.records().unwrap().made(&mut record).unwrap());
+        }
+        Ok(record)
+    }
+
+    fn copies(store: &Store) -> usize {
+        store.files_of(POOL).unwrap().len()
     }
 
     #[test]
     fn a_copy_counts_until_its_host_goes_down_while_an_owner_is_connected() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open_in_boot(dir.path(), "first").unwrap();
-        assert_eq!(meet(&store, &hello(1, 3, 0, 0)), Err((Reason::NotKept, 0)));
-        let made = meet(&store, &hello(1, 3, 5, BYTES)).unwrap();
+        assert_eq!(meet(&store, &hello(1, 3, 0, 0), false), Err((Reason::NotKept, 0)));
+        let made = meet(&store, &hello(1, 3, 5, BYTES), false).unwrap();
         assert_eq!(fs::metadata(store.file_path(&made)).unwrap().len(), BYTES);
         // The server was killed, and the kernel kept all.
-        assert!(meet(&store, &hello(1, 4, 0, 0)).is_ok());
+        assert!(meet(&store, &hello(1, 4, 0, 0), false).is_ok());
         let later = Store::open_in_boot(dir.path(), "second").unwrap();
-        assert_eq!(meet(&later, &hello(1, 4, 0, 0)), Err((Reason::NotKept, 0)), "memory of the host is gone");
+        assert_eq!(meet(&later, &hello(1, 4, 0, 0), false), Err((Reason::NotKept, 0)), "memory of the host is gone");
         assert!(!later.all().unwrap()[0].counts);
-        let anew = meet(&later, &hello(1, 4, 6, BYTES)).unwrap();
+        let anew = meet(&later, &hello(1, 4, 6, BYTES), false).unwrap();
         assert_ne!(anew.file, made.file);
         assert!(!store.file_path(&made).exists());
         later.records().unwrap().write(POOL, &Record { settled: true, ..anew }).unwrap();
         let third = Store::open_in_boot(dir.path(), "third").unwrap();
-        assert!(meet(&third, &hello(1, 4, 0, 0)).is_ok(), "all was on disk");
+        assert!(meet(&third, &hello(1, 4, 0, 0), false).is_ok(), "all was on disk");
+    }
+
+    #[test]
+    fn a_copy_counts_after_its_host_went_down_if_each_sync_of_the_last_owner_was_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let in_boot = |boot| Store::open_in_boot(dir.path(), boot).unwrap();
+        meet(&in_boot("first"), &hello(1, 3, 5, BYTES), true).unwrap();
+        assert!(in_boot("second").all().unwrap()[0].counts);
+        meet(&in_boot("second"), &hello(1, 4, 0, 0), false).unwrap();
+        let all = in_boot("third").all().unwrap();
+        assert!(!all[0].counts && all[0].why.as_ref().unwrap().contains("went down"), "{all:?}");
+    }
+
+    #[test]
+    fn a_copy_that_failed_or_lost_its_file_does_not_count_until_it_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open_in_boot(dir.path(), "boot").unwrap();
+        let made = meet(&store, &hello(1, 3, 5, BYTES), true).unwrap();
+        let fail = |record: &mut Record| record.failed = Some("EIO".to_owned());
+        store.records().unwrap().note(POOL, "another.copy", fail).unwrap();
+        assert!(store.all().unwrap()[0].counts, "that was a copy of before");
+        store.records().unwrap().note(POOL, &made.file, fail).unwrap();
+        assert_eq!(meet(&store, &hello(1, 4, 0, 0), true), Err((Reason::NotKept, 0)));
+        let made = meet(&store, &hello(1, 4, 6, BYTES), true).unwrap();
+        assert!(meet(&store, &hello(1, 4, 0, 0), true).is_ok());
+        File::options().write(true).open(store.file_path(&made)).unwrap().set_len(BYTES / 2).unwrap();
+        assert_eq!(meet(&store, &hello(1, 5, 0, 0), true), Err((Reason::NotKept, 0)));
+    }
+
+    #[test]
+    fn a_crash_between_any_two_steps_of_a_making_leaves_nothing_that_counts_and_nothing_for_ever() {
+        for known in [false, true] {
+            for steps in 0..3 {
+                let dir = tempfile::tempdir().unwrap();
+                let store = Store::open_in_boot(dir.path(), "boot").unwrap();
+                if known {
+                    meet(&store, &hello(1, 3, 5, BYTES), true).unwrap();
+                }
+                let record = (steps > 0).then(|| accept(&store, &hello(1, 4, 6, BYTES), true).unwrap());
+                if steps > 1 {
+                    store.make_file(&record.unwrap()).unwrap().unwrap();
+                }
+                // The crash. The owner comes back, and asks for what is kept, then for a copy.
+                let kept = meet(&store, &hello(1, 5, 0, 0), true);
+                assert_eq!(kept.is_ok(), known && steps == 0, "{known} {steps}: {kept:?}");
+                meet(&store, &hello(1, 5, 7, BYTES), true).unwrap();
+                assert_eq!(copies(&store), 1, "{known} {steps}");
+                assert!(store.all().unwrap()[0].counts);
+            }
+        }
     }
 
     #[test]
     fn what_has_no_room_leaves_what_is_kept_and_a_record_leads_nowhere_else() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open_in_boot(dir.path(), "boot").unwrap();
-        let made = meet(&store, &hello(1, 1, 5, BYTES)).unwrap();
-        assert_eq!(meet(&store, &hello(1, 1, 6, 3 * BYTES)), Err((Reason::NoRoom, 2 * BYTES)));
+        let made = meet(&store, &hello(1, 1, 5, BYTES), false).unwrap();
+        assert_eq!(meet(&store, &hello(1, 1, 6, 3 * BYTES), false), Err((Reason::NoRoom, 2 * BYTES)));
         assert!(store.file_path(&made).exists());
+        // What could not be made takes no room of others.
+        let record = accept(&store, &hello(1, 1, 6, 2 * BYTES), false).unwrap();
+        store.records().unwrap().unmade(&record, true).unwrap();
+        assert_eq!(store.read(POOL).unwrap().unwrap().bytes, 0);
         let records = store.records().unwrap();
         records.write(POOL, &Record { file: "../../etc/passwd".to_owned(), ..made }).unwrap();
         drop(records);
         assert!(matches!(store.read(POOL), Err(StoreError::Damaged { .. })));
+    }
+
+    #[test]
+    fn while_a_copy_is_held_no_owner_is_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open_in_boot(dir.path(), "boot").unwrap();
+        let made = meet(&store, &hello(1, 1, 5, BYTES), false).unwrap();
+        let hold = store.hold(POOL).unwrap();
+        assert!(matches!(store.hold(POOL), Err(StoreError::Held(POOL))));
+        assert_eq!(accept(&store, &hello(1, 2, 0, 0), false), Err((Reason::InUse, 0)));
+        assert_eq!(accept(&store, &hello(1, 2, 6, BYTES), false), Err((Reason::InUse, 0)));
+        assert_eq!(store.read(POOL).unwrap().unwrap(), made);
+        drop(hold);
+        assert!(accept(&store, &hello(1, 2, 0, 0), false).is_ok());
+    }
+
+    #[test]
+    fn a_record_of_before_is_read_and_each_version_of_one_is_told_from_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open_in_boot(dir.path(), "boot").unwrap();
+        let made = meet(&store, &hello(1, 1, 5, BYTES), false).unwrap();
+        let path = store.record_path(POOL);
+        let mut old: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        old["version"] = 1.into();
+        old.as_object_mut().unwrap().remove("durable").unwrap();
+        fs::write(&path, old.to_string()).unwrap();
+        let (record, seen) = store.look(POOL).unwrap().unwrap();
+        assert_eq!(record, Record { version: 1, ..made.clone() });
+        assert!(store.is_as_seen(POOL, &seen));
+        for _ in 0..8 {
+            // A file that is gone gives its inode number to the next one, unless it is open.
+            store.records().unwrap().write(POOL, &made).unwrap();
+            assert!(!store.is_as_seen(POOL, &seen));
+        }
     }
 }

@@ -478,6 +478,10 @@ impl<R: Reactor> Reactor for Faults<R> {
     }
 
     fn add(&mut self, disk: MemberId, flash: Flash) -> Result<()> {
+        if disk == self.disk {
+            // Another device under the number of one that was pulled out.
+            self.locked().cut = false;
+        }
         self.inner.add(disk, flash)
     }
 

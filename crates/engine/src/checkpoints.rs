@@ -24,6 +24,8 @@ use crate::store::object::PATH_ROOM;
 /// Bytes of checkpoint that are written at a time, at most two of them at once.
 const PIECE: usize = 256 << 10;
 const PIECES_AT_ONCE: u32 = 2;
+/// While second copies are made anew, and in a checkpoint with a new list: reads wait for it, as they do for the copies.
+const SMALL_PIECE: usize = 64 << 10;
 /// The same of the first checkpoint: all requests wait for it, so it takes what the flash can.
 const FIRST_PIECE: usize = 2 << 20;
 const FIRST_PIECES_AT_ONCE: u32 = 4;
@@ -281,7 +283,11 @@ impl Checkpoints {
         let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
-        long || waited_for && (of.empties || of.store.log().free_segments() < of.free_wanted)
+        // A row alone is not worth one: several share it, unless room is needed at once. While they come to less than is
+        // wanted, reclaim empties more.
+        let rows = segments.rows_for_checkpoint() > 0
+            && (of.empties || of.store.is_nearly_short() || of.store.free_soon() >= of.free_wanted);
+        long || (waited_for || rows) && (of.empties || of.store.log().free_segments() < of.free_wanted)
     }
 
     /// Whether a superblock says that each host batch has two copies, or is about to.
@@ -371,7 +377,8 @@ impl Checkpoints {
             }
             CheckpointStage::SyncingBody if running.under_way == 0 => {
                 let superblock = self.next_superblock(of, running);
-                let new: Vec<MemberId> = running.members(of.store).into_iter().filter(|id| self.is_new(*id)).collect();
+                let new: Vec<MemberId> = running.members(of.store);
+                let new: Vec<MemberId> = new.into_iter().filter(|id| self.is_new(&running.list, *id)).collect();
                 running.stage = CheckpointStage::WritingToNew;
                 self.write_superblock(running, &new, &superblock, superblock_slot(&superblock));
                 running.superblock = Some(superblock);
@@ -403,14 +410,16 @@ impl Checkpoints {
         }
     }
 
-    /// Whether the last superblock that counts does not have this member.
-    fn is_new(&self, member: MemberId) -> bool {
-        self.superblock.members.get(member).is_none()
+    /// Whether the last superblock that counts does not have this member of `list`: not its number, or another device
+    /// under it.
+    fn is_new(&self, list: &Members, member: MemberId) -> bool {
+        let name = |list: &Members| list.get(member).map(|row| row.name);
+        name(&self.superblock.members) != name(list)
     }
 
     /// All new members have the superblock: the others get it.
     fn write_to_all(&mut self, of: &Of<'_>, running: &mut Running) {
-        let is_lost = |member| self.is_new(member) && !of.store.log().works(member);
+        let is_lost = |member| self.is_new(&running.list, member) && !of.store.log().works(member);
         if running.list.iter().any(|(member, row)| row.state != MemberState::Gone && is_lost(member)) {
             // A new member is lost already. What its superblock names must not be mistaken for what comes.
             self.superblock.counter += 2;
@@ -449,12 +458,23 @@ impl Checkpoints {
         if self.starting { FIRST_PIECES_AT_ONCE } else { PIECES_AT_ONCE }
     }
 
+    /// Bytes that are written at a time.
+    fn piece(&self, of: &Of<'_>, running: &Running) -> usize {
+        if self.starting {
+            FIRST_PIECE
+        } else if of.store.log().restores_copies() || running.list != self.superblock.members {
+            SMALL_PIECE
+        } else {
+            PIECE
+        }
+    }
+
     /// Gathers frames until there is a piece to write, or all is walked over.
     fn walk(&mut self, of: &mut Of<'_>, running: &mut Running) {
         if running.under_way >= self.pieces_at_once() {
             return;
         }
-        let piece = if self.starting { FIRST_PIECE } else { PIECE };
+        let piece = self.piece(of, running);
         let dirty = of.store.sums().dirty_blocks();
         while running.buffer.len() < piece {
             let CheckpointStage::Walking(id, at) = running.stage else { break };

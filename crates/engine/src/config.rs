@@ -53,6 +53,8 @@ pub struct Config {
     /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at
     /// the start only.
     pub early_blocks: u32,
+    /// Each of several members is asked so often whether it is still there. `None`: never.
+    pub probe_period: Option<Nanos>,
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,
 }
@@ -100,6 +102,7 @@ impl Default for Config {
             compression: Compression::Off,
             compression_from: 50,
             redundancy: Redundancy::default(),
+            probe_period: None,
             host_segments: 1,
             early_blocks: FillPolicy::EARLY_BLOCKS,
             mutation: None,

@@ -56,6 +56,7 @@ mod packing;
 mod past_pool;
 mod piece;
 mod pool_failed;
+mod probes;
 mod purpose;
 mod reclaim;
 mod recovery;

@@ -48,7 +48,7 @@ pub(crate) struct Membership {
 impl Membership {
     /// The list that counts, without those members that are not here.
     pub(crate) fn new(list: &Members, missing: &[MemberId]) -> Self {
-        let wanted = missing.iter().fold(list.clone(), |list, member| list.with_state(*member, MemberState::Gone));
+        let wanted = missing.iter().fold(list.clone(), |list, member| list.without(*member));
         // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
         let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
         let empties = has_emptied(&wanted);
@@ -78,7 +78,7 @@ impl Membership {
     /// A member is lost.
     pub(crate) fn lose(&mut self, member: MemberId) {
         if self.wanted.get(member).is_some_and(|row| row.state != MemberState::Gone) {
-            self.want(self.wanted.with_state(member, MemberState::Gone));
+            self.want(self.wanted.without(member));
         }
     }
 

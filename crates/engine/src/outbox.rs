@@ -28,12 +28,32 @@ pub(crate) struct Answered {
     pub(crate) ended: Option<(Purpose, Outcome)>,
 }
 
+/// What of flash an effect has to do with.
+#[derive(Clone, Copy, Default)]
+struct Touched {
+    /// The member that it writes to, or makes durable.
+    changed: Option<MemberId>,
+    /// Where it reads.
+    read: Option<Address>,
+}
+
+impl Touched {
+    const fn by(effect: &Effect) -> Self {
+        match effect {
+            Effect::FlashWrite { at, .. } => Self { changed: Some(at.member), read: None },
+            Effect::FlashSync { member, .. } => Self { changed: Some(*member), read: None },
+            Effect::FlashRead { at, .. } => Self { changed: None, read: Some(*at) },
+            _ => Self { changed: None, read: None },
+        }
+    }
+}
+
 /// A purpose that one effect on each of several members serves. It ends with the last of them, and fails with any.
 struct Joint {
     purpose: Purpose,
     /// What they read, to be combined.
     read: Vec<Buf>,
-    left: Vec<(Ticket, Option<MemberId>)>,
+    left: Vec<(Ticket, Touched)>,
     failed: Option<Errno>,
 }
 
@@ -54,8 +74,7 @@ pub(crate) struct SyncTime {
 #[derive(Default)]
 pub(crate) struct Outbox {
     effects: Vec<Effect>,
-    /// With the member that a write or sync of flash is for.
-    under_way: HashMap<Ticket, (Purpose, Option<MemberId>), BuildHasherDefault<Spread>>,
+    under_way: HashMap<Ticket, (Purpose, Touched), BuildHasherDefault<Spread>>,
     /// Empty in a pool of one member.
     joint: Vec<Joint>,
     /// The syncs of flash that are under way, each with its begin.
@@ -78,22 +97,22 @@ impl Outbox {
 
     /// Asks for an effect that is answered, and says for what.
     pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
-        let (ticket, member) = self.ask(purpose.is_foreground(), effect);
-        self.under_way.insert(ticket, (purpose, member));
+        let (ticket, touched) = self.ask(purpose.is_foreground(), effect);
+        self.under_way.insert(ticket, (purpose, touched));
     }
 
-    fn ask(&mut self, foreground: bool, effect: impl FnOnce(Ticket) -> Effect) -> (Ticket, Option<MemberId>) {
+    fn ask(&mut self, foreground: bool, effect: impl FnOnce(Ticket) -> Effect) -> (Ticket, Touched) {
         let ticket = Ticket(self.next);
         self.next += 1;
         let effect = effect(ticket);
         count(&mut self.asked, &effect);
         self.origin_costs.started(ticket, &effect, foreground, self.now);
-        let member = changed_by(&effect);
+        let touched = Touched::by(&effect);
         if let Effect::FlashSync { member, .. } = effect {
             self.syncs.push((ticket, member, self.now));
         }
         self.effects.push(effect);
-        (ticket, member)
+        (ticket, touched)
     }
 
     /// Asks for all that was written to these members to become durable: one answer for all of them.
@@ -141,15 +160,15 @@ impl Outbox {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
         self.note_sync_time(ticket);
         let errno = if let Outcome::Failed(errno) = outcome { Some(errno) } else { None };
-        if let Some((purpose, member)) = self.under_way.remove(&ticket) {
-            return Answered { refused: member.zip(errno), ended: Some((purpose, outcome)) };
+        if let Some((purpose, touched)) = self.under_way.remove(&ticket) {
+            return Answered { refused: touched.changed.zip(errno), ended: Some((purpose, outcome)) };
         }
         let part_of = |joint: &Joint| joint.left.iter().position(|(other, _)| *other == ticket);
         let found = self.joint.iter().enumerate().find_map(|(place, joint)| Some((place, part_of(joint)?)));
         let (place, part) = found.expect("an effect is completed once");
         let joint = &mut self.joint[place];
-        let (_, member) = joint.left.swap_remove(part);
-        let refused = member.zip(errno);
+        let (_, touched) = joint.left.swap_remove(part);
+        let refused = touched.changed.zip(errno);
         joint.failed = joint.failed.or(errno);
         if let Outcome::Bytes(bytes) = outcome {
             joint.read.push(bytes);
@@ -187,6 +206,11 @@ impl Outbox {
         &self.sync_times
     }
 
+    /// Another device has the number of a member from now on.
+    pub(crate) fn forget_sync_times(&mut self, member: MemberId) {
+        self.sync_times.retain(|time| time.member != member);
+    }
+
     /// Whether a sync was timed since the last call.
     pub(crate) const fn take_timed(&mut self) -> bool {
         std::mem::replace(&mut self.timed, false)
@@ -199,9 +223,19 @@ impl Outbox {
 
     /// Whether a write to a member, or a sync of it, is under way.
     pub(crate) fn is_changing(&self, member: MemberId) -> bool {
-        let alone = self.under_way.values().map(|(_, changed)| *changed);
-        let joint = self.joint.iter().flat_map(|joint| joint.left.iter().map(|(_, changed)| *changed));
-        alone.chain(joint).any(|changed| changed == Some(member))
+        self.touched().any(|touched| touched.changed == Some(member))
+    }
+
+    /// Whether a read of the `bytes` from there on is under way.
+    pub(crate) fn is_reading(&self, from: Address, bytes: u64) -> bool {
+        let within = |at: Address| at.member == from.member && (from.offset..from.offset + bytes).contains(&at.offset);
+        self.touched().any(|touched| touched.read.is_some_and(within))
+    }
+
+    /// What the effects under way have to do with.
+    fn touched(&self) -> impl Iterator<Item = Touched> + use<'_> {
+        let alone = self.under_way.values().map(|(_, touched)| *touched);
+        alone.chain(self.joint.iter().flat_map(|joint| joint.left.iter().map(|(_, touched)| *touched)))
     }
 
     /// Appends what was asked for since the last call.
@@ -240,15 +274,6 @@ impl Outbox {
             origin_syncs: asked.origin_syncs,
             ..others
         }
-    }
-}
-
-/// The member that an effect writes to, or makes durable.
-const fn changed_by(effect: &Effect) -> Option<MemberId> {
-    match effect {
-        Effect::FlashWrite { at, .. } => Some(at.member),
-        Effect::FlashSync { member, .. } => Some(*member),
-        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Plain data, so that the outbox can keep it for all parts. Only the part that asked interprets it.
 
-use headpond_base::{Block, Location, Nanos, ObjectId, SegmentId};
+use headpond_base::{Block, Location, MemberId, Nanos, ObjectId, SegmentId};
 use headpond_log::WriteId;
 use headpond_map::Slot;
 
@@ -29,6 +29,10 @@ pub(crate) enum Purpose {
     Disown,
     /// The origin's side is told of a list of members with this generation.
     TellMembers(u64),
+    /// Whether a member is still there.
+    Probe(MemberId),
+    /// The same, after a read that failed.
+    ProbeSync(MemberId),
     /// Space for changes of an object.
     Space(ObjectId),
     /// How much the origin has free.

@@ -174,8 +174,18 @@ pub enum Namespace {
 /// A change of the pool's members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MembersChange {
-    /// Another device: it has the number that the list gives next, and can be written.
-    Add(Member),
+    /// Another device, which can be written.
+    Add {
+        /// Its number: the one that the list gives next, or one that is spare ([`MemberShown::is_spare`]). Then no slot
+        /// has a head of this pool in it.
+        ///
+        /// [`MemberShown::is_spare`]: crate::MemberShown::is_spare
+        member: MemberId,
+        /// Its row.
+        row: Member,
+        /// In whose place it comes. Without a name: in that of the first of its kind that is missed.
+        instead_of: Option<MemberId>,
+    },
     /// A member has more room than before.
     Grow {
         /// The member.
@@ -190,7 +200,8 @@ pub enum MembersChange {
         /// Bytes of its device that the pool uses from then on.
         bytes: u64,
     },
-    /// A member is emptied, and then gone. What is dirty on it moves to others.
+    /// A member is emptied, and then gone. What is dirty on it moves to others. One that is gone and missed is not
+    /// missed any more.
     Remove(MemberId),
     /// A member is gone at once, as if it were lost: the others have what is dirty on it. [`Errno::AGAIN`] while some
     /// dirty data has one copy.

@@ -3,7 +3,9 @@
 //! Flash loses bits where nobody reads, and a mirror helps only while one of the two copies is good. So damage is to be
 //! found before the other copy is needed.
 //!
-//! Of a segment in a row, what the rest of the row gives back is one more copy. So the parity is compared, too.
+//! Of a segment in a row, what the rest of the row gives back is one more copy. So the parity is compared, too: once the
+//! homes of all segments of the row were, so that a block that has rotted in its home is not blamed on the parity. What
+//! rots in a segment of a row that was emptied is known to nobody, and is.
 //!
 //! A segment is read in large pieces, in the order of its bytes. What is damaged, after a second try:
 //! - a clean block is dropped: the origin has it;
@@ -17,9 +19,10 @@
 //!   what flash gives to one reader.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, Errno, Generation, Location, MemberId, Nanos, ObjectId, SegmentId};
-use headpond_format::SegmentState;
+use headpond_format::{BLOCK_UNITS, Geometry, SegmentState};
 use headpond_map::Slot;
 
 use crate::effect::Outcome;
@@ -84,6 +87,8 @@ struct Visit {
     /// Dirty blocks that this copy has not got.
     bad: Blocks,
     before: Before,
+    /// It was in a row when the visit began.
+    in_row: bool,
 }
 
 type Blocks = BTreeSet<(ObjectId, Block)>;
@@ -95,19 +100,42 @@ struct Before {
     damaged: Blocks,
     /// Those that no copy has; `None` before the first.
     nowhere: Option<Blocks>,
+    /// The slots that were read to their end.
+    read: Vec<SegmentId>,
 }
 
 impl Before {
-    /// With what one more copy says.
-    fn with(self, bad: Blocks) -> Self {
+    /// With what one more copy says, in the slot `keeper`.
+    fn with(mut self, keeper: SegmentId, bad: Blocks) -> Self {
         let nowhere = self.nowhere.map_or_else(|| bad.clone(), |nowhere| &nowhere & &bad);
-        Self { damaged: &self.damaged | &bad, nowhere: Some(nowhere) }
+        self.read.push(keeper);
+        Self { damaged: &self.damaged | &bad, nowhere: Some(nowhere), read: self.read }
+    }
+}
+
+/// A row of which all homes are read before what it gives back.
+#[derive(Default)]
+struct RowVisit {
+    /// The segment that lends its home to the parity.
+    parity: Option<SegmentId>,
+    /// Segments whose homes were read.
+    waiting: Vec<(SegmentId, Generation, Before)>,
+    /// Where in a segment which of them, or the parity, is damaged.
+    damaged: BTreeSet<(u32, SegmentId)>,
+}
+
+impl RowVisit {
+    /// Whether what the row does not give back of a segment, at these blocks, is for some damage that is known.
+    fn explains(&self, segment: SegmentId, blocks: RangeInclusive<u32>) -> bool {
+        let damaged = (*blocks.start(), SegmentId(0))..=(*blocks.end(), SegmentId(u32::MAX));
+        self.damaged.range(damaged).any(|(_, other)| *other != segment)
     }
 }
 
 struct Run {
     request: RequestId,
     left: VecDeque<(SegmentId, Generation)>,
+    row: RowVisit,
     visit: Option<Visit>,
     paused_until: Nanos,
 }
@@ -164,9 +192,10 @@ impl Scrub {
         let segments = store.log().segments();
         let bytes = |id: SegmentId, copies: usize| u64::from(segments.get(id).live) * BLOCK_U64 * copies as u64;
         let left: u64 = run.left.iter().map(|(id, _)| bytes(*id, copies_of(store, *id).count())).sum();
+        let of_row: u64 = run.row.waiting.iter().map(|(id, ..)| bytes(*id, 1)).sum();
         // Of the copy that is being read, as if it were whole.
         let here = run.visit.as_ref().map_or(0, |visit| bytes(visit.segment, visit.keepers.len() + 1));
-        Some(ScrubShown { left_bytes: left + here, ..shown })
+        Some(ScrubShown { left_bytes: left + of_row + here, ..shown })
     }
 }
 
@@ -178,7 +207,7 @@ impl Scrubbing<'_> {
         }
         let sealed = self.store.log().segments().iter().filter(|(_, segment)| segment.state == SegmentState::Sealed);
         let left = sealed.map(|(id, segment)| (id, segment.generation)).collect();
-        self.scrub.run = Some(Run { request, left, visit: None, paused_until: self.now });
+        self.scrub.run = Some(Run { request, left, row: RowVisit::default(), visit: None, paused_until: self.now });
         self.scrub.shown = Some(ScrubShown { running: true, ..ScrubShown::default() });
         Ok(())
     }
@@ -188,30 +217,26 @@ impl Scrubbing<'_> {
         loop {
             let run = self.scrub.run.as_mut()?;
             let Some(visit) = &mut run.visit else {
-                if run.left.is_empty() {
+                if run.left.is_empty() && run.row.waiting.is_empty() {
                     return self.scrub.end();
                 }
-                // One that was sealed just now may still be on its way to flash.
-                let is_written = |(id, _): &(SegmentId, Generation)| !self.store.log().is_being_written(*id);
-                let (segment, generation) = run.left.iter().position(is_written).and_then(|at| run.left.remove(at))?;
-                let keepers: Vec<SegmentId> = copies_of(self.store, segment).collect();
-                self.visit(segment, generation, keepers, Before::default());
+                self.visit_next()?;
                 continue;
             };
             if !is_as_it_was(self.store, visit) {
-                let mut before = std::mem::take(&mut visit.before);
-                let bad = std::mem::take(&mut visit.bad);
-                if is_alive(self.store, visit.segment, visit.generation) && self.store.log().segments().rows() > 0 {
+                let Some(Visit { segment, generation, keeper, bad, mut before, in_row, .. }) = run.visit.take() else {
+                    continue;
+                };
+                if is_alive(self.store, segment, generation) && (in_row || is_in_row(self.store, segment)) {
                     // A row was made of it, or has ended. What else has it?
                     before.damaged.extend(bad);
-                    let (segment, generation) = (visit.segment, visit.generation);
-                    let keepers = std::mem::take(&mut visit.keepers);
+                    let homes = self.store.log().segments().keepers(segment);
+                    let keepers = homes.filter(|home| !before.read.contains(home)).collect();
                     self.visit(segment, generation, keepers, before);
                     continue;
                 }
                 // Reclaim has emptied it: what had a good copy has moved.
-                let before = before.with(bad);
-                run.visit = None;
+                let before = before.with(keeper, bad);
                 self.settle(&before.damaged, &Blocks::new());
                 continue;
             }
@@ -231,7 +256,40 @@ impl Scrubbing<'_> {
         }
     }
 
-    /// Goes on with the next of these copies of a segment.
+    /// Begins with what is read next: of a row whose parity waits, the homes first. `None` if that is still on its way to
+    /// flash.
+    fn visit_next(&mut self) -> Option<()> {
+        let run = self.scrub.run.as_mut()?;
+        let (log, segments) = (self.store.log(), self.store.log().segments());
+        let of_row = |(id, _): &(SegmentId, Generation)| {
+            run.row.parity.is_some() && segments.parity_of(*id) == run.row.parity && !log.is_being_written(*id)
+        };
+        if let Some(at) = run.left.iter().position(of_row) {
+            let (segment, generation) = run.left.remove(at)?;
+            let keepers = segments.keepers(segment).collect();
+            self.visit(segment, generation, keepers, Before::default());
+            return Some(());
+        }
+        if let Some((segment, generation, before)) = run.row.waiting.pop() {
+            if !is_alive(self.store, segment, generation) {
+                self.settle(&before.damaged, &Blocks::new());
+                return Some(());
+            }
+            let parity: Vec<SegmentId> = run.row.parity.into_iter().collect();
+            self.visit(segment, generation, parity, before);
+            return Some(());
+        }
+        run.row = RowVisit::default();
+        // One that was sealed just now may still be on its way to flash.
+        let is_written = |(id, _): &(SegmentId, Generation)| !log.is_being_written(*id);
+        let (segment, generation) = run.left.iter().position(is_written).and_then(|at| run.left.remove(at))?;
+        run.row.parity = segments.parity_of(segment);
+        let keepers = segments.keepers(segment).collect();
+        self.visit(segment, generation, keepers, Before::default());
+        Some(())
+    }
+
+    /// Goes on with the next of these copies of a segment. After the last: what its row gives back, later.
     fn visit(&mut self, segment: SegmentId, generation: Generation, mut keepers: Vec<SegmentId>, before: Before) {
         let Some(run) = &mut self.scrub.run else { return };
         run.visit = None;
@@ -242,19 +300,35 @@ impl Scrubbing<'_> {
             }
             self.scrub.visits += 1;
             let (number, bad) = (self.scrub.visits, Blocks::new());
-            run.visit =
-                Some(Visit { number, segment, generation, keeper, keepers, pieces: None, under_way: 0, bad, before });
+            let (pieces, under_way, in_row) = (None, 0, is_in_row(self.store, segment));
+            let visit = Visit { number, segment, generation, keeper, keepers, pieces, under_way, bad, before, in_row };
+            run.visit = Some(visit);
             return self.read_footer(number, segment, FOOTER_GUESS);
+        }
+        let parity = self
+            .store
+            .log()
+            .segments()
+            .parity_of(segment)
+            .filter(|parity| !before.read.contains(parity) && has_copy(self.store, segment, generation, *parity));
+        if let Some(parity) = parity {
+            if run.row.parity != Some(parity) && run.row.waiting.is_empty() {
+                run.row = RowVisit { parity: Some(parity), ..RowVisit::default() };
+            }
+            // A row that was made meanwhile, of what was compared then, waits for the next scrub.
+            if run.row.parity == Some(parity) {
+                return run.row.waiting.push((segment, generation, before));
+            }
         }
         self.settle(&before.damaged, &before.nowhere.unwrap_or_default());
     }
 
     /// All of a copy was read.
     fn visited(&mut self) {
-        if let Some(Visit { segment, generation, keepers, bad, before, .. }) =
+        if let Some(Visit { segment, generation, keeper, keepers, bad, before, .. }) =
             self.scrub.run.as_mut().and_then(|run| run.visit.take())
         {
-            self.visit(segment, generation, keepers, before.with(bad));
+            self.visit(segment, generation, keepers, before.with(keeper, bad));
         }
     }
 
@@ -346,15 +420,27 @@ impl Scrubbing<'_> {
 
     /// A block is not what it must be in the copy that is being read.
     fn is_damaged(&mut self, object: ObjectId, block: Block, was: Slot) {
-        let Some(visit) = self.scrub.run.as_mut().and_then(|run| run.visit.as_mut()) else { return };
+        let Some(run) = self.scrub.run.as_mut() else { return };
+        let Some(visit) = &mut run.visit else { return };
         let Some(shown) = &mut self.scrub.shown else { return };
         let Some(slot) = self.store.slot(object, block).filter(|slot| slot.is_where(&was)) else { return };
-        let member = self.store.log().segments().addresses().home(visit.keeper).member;
-        match shown.damaged.iter_mut().find(|(other, _)| *other == member) {
-            Some((_, blocks)) => *blocks += 1,
-            None => shown.damaged.push((member, 1)),
+        let log = self.store.log();
+        let is_of_row = log.segments().parity_of(visit.segment) == Some(visit.keeper);
+        let blocks = blocks_in_segment(log.geometry(), slot);
+        let is_explained = is_of_row && run.row.explains(visit.segment, blocks.clone());
+        run.row.damaged.extend(blocks.map(|block| (block, visit.keeper)));
+        if !is_explained {
+            let member = log.segments().addresses().home(visit.keeper).member;
+            match shown.damaged.iter_mut().find(|(other, _)| *other == member) {
+                Some((_, blocks)) => *blocks += 1,
+                None => shown.damaged.push((member, 1)),
+            }
         }
         if !slot.dirty {
+            // The block itself is good.
+            if is_of_row {
+                return;
+            }
             shown.dropped_blocks += 1;
             self.stats.masked_flash_errors += 1;
             self.store.clear_slot(object, block);
@@ -383,6 +469,18 @@ fn has_copy(store: &Store, id: SegmentId, generation: Generation, keeper: Segmen
 fn is_alive(store: &Store, id: SegmentId, generation: Generation) -> bool {
     let segment = store.log().segments().get(id);
     (segment.state, segment.generation) == (SegmentState::Sealed, generation)
+}
+
+fn is_in_row(store: &Store, id: SegmentId) -> bool {
+    store.log().segments().parity_of(id).is_some()
+}
+
+/// Which blocks of its segment have what is stored for a block.
+fn blocks_in_segment(geometry: &Geometry, slot: Slot) -> RangeInclusive<u32> {
+    let units = u64::from(BLOCK_UNITS);
+    let (start, end) = slot.extent();
+    let block = |unit: u64| geometry.block_in_segment(Location(unit / units));
+    block(start)..=block(end - 1)
 }
 
 /// The slots that have a segment, and that of its row's parity: with it the rest of the row gives the segment back.

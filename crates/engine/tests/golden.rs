@@ -1,6 +1,7 @@
 //! A whole pool of version 2, as it was written: an empty one, and one in use that was cut off, with a checkpoint and a
 //! tail in several streams. Recovery must find in it what was put in. The same of two mirrored members, by both and by
-//! either alone. An empty pool of version 1 is refused.
+//! either alone, and of three members with a row that has a parity, by all and by any two. An empty pool of version 1 is
+//! refused.
 //!
 //! For a new version, raise `VERSION` and run once `cargo test -p headpond-engine --test golden -- --ignored`.
 
@@ -19,9 +20,9 @@ use headpond_engine::{
     Device, FlashRead, Present, RecoverError, Recovered, format_members, format_pool, recover, recover_members,
 };
 use headpond_format::{
-    Address, CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, MemberName, Members, ObjectState,
-    OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness, Writer, encode_checkpoint_head,
-    encode_frame, encode_superblock,
+    Address, BLOCK_UNITS, CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, Member, MemberName,
+    Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness, Writer,
+    combined, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_log::{DataRecord, Log, LogIo, scan, scan_members};
 use headpond_map::{ObjectMap, Slot};
@@ -30,6 +31,7 @@ const POOL_BYTES: u64 = 2 << 20;
 /// Sixteen slots beside the areas: enough pairs for a mirror.
 const MEMBER_BYTES: u64 = 3 << 19;
 const MIRRORED: [&str; 2] = ["mirrored-pool-in-use-member-0", "mirrored-pool-in-use-member-1"];
+const PARITY: [&str; 3] = ["parity-pool-in-use-member-0", "parity-pool-in-use-member-1", "parity-pool-in-use-member-2"];
 const KEPT: ObjectId = ObjectId(1);
 const GONE: ObjectId = ObjectId(2);
 
@@ -78,11 +80,12 @@ fn empty() -> Flash {
     flash
 }
 
-fn empty_mirrored() -> Vec<Flash> {
-    let devices = [7, 8].map(|name| (MemberName([name; 16]), MEMBER_BYTES));
+fn empty_of_several(count: u8) -> Vec<Flash> {
+    let devices: Vec<_> = (7..7 + count).map(|name| (MemberName([name; 16]), MEMBER_BYTES)).collect();
     let (geometry, members) = Geometry::for_members(&devices, Some(64 << 10)).unwrap();
-    let members = Members::first(members[0]).with(members[1]).unwrap().0;
-    let mut flashes: Vec<Flash> = devices.map(|(_, bytes)| Flash(vec![0; bytes as usize])).into();
+    let with = |list: Members, member: &Member| list.with(*member).unwrap().0;
+    let members = members[1..].iter().fold(Members::first(members[0]), with);
+    let mut flashes: Vec<Flash> = devices.iter().map(|(_, bytes)| Flash(vec![0; *bytes as usize])).collect();
     for (at, bytes) in format_members(PoolId([7; 16]), &members, geometry, Some(origin()), CacheMode::WriteBack) {
         put(&mut flashes, at, &bytes);
     }
@@ -116,7 +119,7 @@ fn settle(log: &mut Log, flashes: &mut [Flash]) {
                     log.wrote(id);
                 }
                 LogIo::Sync(_) => log.synced(),
-                LogIo::Trim { .. } => {}
+                LogIo::Trim { at, len } => put(flashes, at, &vec![0; len as usize]),
             }
         }
     }
@@ -148,21 +151,45 @@ fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &
             class: Class::EVERYBODY,
         };
         map.insert(Block(first + u64::from(index)), slot);
+        if dirty {
+            let id = log.geometry().segment_of(slot.location);
+            let segment = log.segments_mut().get_mut(id);
+            (segment.dirty, segment.dirty_units) = (segment.dirty + 1, segment.dirty_units + BLOCK_UNITS);
+        }
     }
 }
 
-/// Segments with a footer, a checkpoint that points into them, and a tail.
-fn in_use(mut flashes: Vec<Flash>) -> Vec<Flash> {
+/// Makes a row with a parity of all that is sealed and mirrored.
+fn make_row(log: &mut Log, flashes: &mut [Flash]) {
+    let row = log.choose_row(false, |_| true).expect("a segment on each of two members, and room on the third");
+    let (addresses, len) = (log.segments().addresses(), log.geometry().segment_bytes as usize);
+    let home = |id: &SegmentId| addresses.of_segment(*id);
+    let read = |at: Address| flashes[usize::from(at.member.0)].0[at.offset as usize..][..len].to_vec();
+    let parts: Vec<Vec<u8>> = row.segments.iter().map(home).map(read).collect();
+    let (at, parity) = (home(&row.parity), combined(parts.iter().map(Vec::as_slice), len));
+    put(flashes, at, &parity);
+    log.add_row(row);
+}
+
+/// Segments with a footer, a checkpoint that points into them, and a tail. With parity the checkpoint names a row.
+fn in_use(mut flashes: Vec<Flash>, redundancy: Redundancy) -> Vec<Flash> {
     let members: Vec<usize> = (0..flashes.len()).collect();
     let before = scan_members(&mut present(&mut flashes, &members), None).unwrap();
     let (mut log, mut map) = (Log::new(before.start), ObjectMap::default());
-    log.set_redundancy(Redundancy::Mirror);
+    log.set_redundancy(redundancy);
     let kept = state(b"db/kept", 40_000);
     log.append(&Entry::Object { object: KEPT, state: kept.clone() });
     write(&mut log, &mut map, Stream::Host, 0, &[0x10, 0x11, 0x12]);
     write(&mut log, &mut map, Stream::Cold, 600, &[0x20, 0x21]);
     log.seal_all();
     settle(&mut log, &mut flashes);
+    if redundancy == Redundancy::Parity {
+        write(&mut log, &mut map, Stream::Host, 3, &[0x13, 0x14]);
+        log.seal_all();
+        settle(&mut log, &mut flashes);
+        make_row(&mut log, &mut flashes);
+    }
+    log.checkpoint_begins();
 
     let (mut rows, mut entry, mut frames) = (Vec::new(), Vec::new(), Vec::new());
     log.segments().iter().for_each(|(id, _)| log.segments().row(id).encode(&mut rows));
@@ -212,6 +239,9 @@ fn in_use(mut flashes: Vec<Flash>) -> Vec<Flash> {
         flash.put(start + BLOCK as u64, &frames);
         flash.put(SUPERBLOCK_SLOTS[0], &encode_superblock(&Superblock { member, ..superblock.clone() }));
     }
+    log.checkpoint_counts();
+    // What the copies of the row took is free again.
+    log.release(head.replay_from, None, |_| false);
 
     write(&mut log, &mut map, Stream::Host, 1, &[0x31]);
     write(&mut log, &mut map, Stream::Hot, 700, &[0x41]);
@@ -226,8 +256,10 @@ fn in_use(mut flashes: Vec<Flash>) -> Vec<Flash> {
 }
 
 fn images() -> Vec<(&'static str, Flash)> {
-    let names = ["empty-pool", "pool-in-use"].into_iter().chain(MIRRORED);
-    names.zip([empty()].into_iter().chain(in_use(vec![empty()])).chain(in_use(empty_mirrored()))).collect()
+    let names = ["empty-pool", "pool-in-use"].into_iter().chain(MIRRORED).chain(PARITY);
+    let one = [empty()].into_iter().chain(in_use(vec![empty()], Redundancy::Mirror));
+    let several = in_use(empty_of_several(2), Redundancy::Mirror).into_iter();
+    names.zip(one.chain(several).chain(in_use(empty_of_several(3), Redundancy::Parity))).collect()
 }
 
 #[test]
@@ -368,6 +400,63 @@ fn a_mirrored_pool_of_version_2_is_refused_without_a_member_if_dirty_data_may_li
     flashes[0].put(SUPERBLOCK_SLOTS[0], &encode_superblock(&Superblock { host_copies: 1, ..lone }));
     let refused = recover_members(&mut present(&mut flashes, &[0]), None).err().unwrap();
     assert_eq!(refused, RecoverError::MissingAfterCrash { member: MemberId(1) });
+}
+
+/// The blocks of the file that a start finds, each in how many ways: in its places, and out of the rest of its row.
+fn ways_in(recovered: &Recovered, flashes: &mut [Flash], here: &[usize]) -> Vec<(u64, u8, usize)> {
+    let (geometry, segments) = (recovered.superblock().geometry, recovered.segments());
+    let mut found = Vec::new();
+    for (block, slot) in recovered.blocks(KEPT) {
+        let segment = geometry.segment_of(slot.location);
+        let mut read = |at: Address| flashes[usize::from(at.member.0)].read(at.offset, BLOCK).unwrap();
+        let mut ways: Vec<Buf> = segments.places(segment, slot.location).map(&mut read).collect();
+        let rest = segments.row_without(segment).unwrap_or_default();
+        let rest: Vec<Address> =
+            rest.into_iter().map(|keeper| segments.addresses().within(keeper, slot.location)).collect();
+        if !rest.is_empty() && rest.iter().all(|at| here.contains(&usize::from(at.member.0))) {
+            let parts: Vec<Buf> = rest.into_iter().map(&mut read).collect();
+            ways.push(combined(parts.iter().map(|part| &part[..]), BLOCK));
+        }
+        for bytes in &ways {
+            assert_eq!(recovered.verify(KEPT, block, &[slot], bytes), [true], "block {block}");
+            assert!(bytes.iter().all(|byte| *byte == ways[0][0]), "block {block}");
+        }
+        found.extend(ways.first().map(|bytes| (block.0, bytes[0], ways.len())));
+    }
+    found
+}
+
+#[test]
+fn a_pool_of_version_2_with_a_row_is_recovered_by_its_members_and_by_any_two() {
+    let mut flashes: Vec<Flash> = PARITY.map(|name| Flash(sparse::read(&path(VERSION, name)))).into();
+    // Blocks 0, 2, 3 and 4 are in the row, 1 in the tail. 600 and 700, from the origin, lie once.
+    let (in_row, in_tail) = ([(0, 0x10), (2, 0x12), (3, 0x13), (4, 0x14)], (1, 0x31));
+    let mut alone = Vec::new();
+    for given in [&[0, 1, 2][..], &[2, 0, 1], &[0, 1], &[2, 0], &[1, 2]] {
+        let recovered = recover_members(&mut present(&mut flashes, given), None).unwrap();
+        let ways = ways_in(&recovered, &mut flashes, given);
+        let of = |block: u64, byte: u8| ways.iter().find(|way| (way.0, way.1) == (block, byte)).map_or(0, |way| way.2);
+        for (block, byte) in in_row {
+            assert_eq!(of(block, byte), given.len() - 1, "block {block} of the members {given:?}");
+        }
+        assert!((given.len() - 1..=2).contains(&of(in_tail.0, in_tail.1)), "{ways:?} of the members {given:?}");
+        let clean = [(600, 0x20), (700, 0x41)].map(|(block, byte)| of(block, byte));
+        assert_eq!(ways.len(), in_row.len() + 1 + clean.iter().sum::<usize>());
+        alone.push(clean);
+        let [kept] = &recovered.objects()[..] else { panic!("one file") };
+        // Two ranges of zeros count as a block each.
+        assert_eq!((kept.cached_blocks, kept.dirty_blocks), (ways.len() as u64 + 2, 6));
+    }
+    assert_eq!(alone[..2], [[1, 1]; 2]);
+    assert!(alone[2..].iter().flatten().any(|ways| *ways == 0), "none is lost with its member");
+}
+
+#[test]
+fn a_pool_of_version_2_with_a_row_is_refused_without_two_of_its_members() {
+    let mut flashes: Vec<Flash> = PARITY.map(|name| Flash(sparse::read(&path(VERSION, name)))).into();
+    for given in [[0], [1], [2]] {
+        assert!(recover_members(&mut present(&mut flashes, &given), None).is_err(), "{given:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Where each segment's bytes lie: the one table from a segment to its home, a slot of a member.
 //!
 //! Invariants:
-//! - A segment's home never changes. No two segments have the same.
+//! - A segment's home, a slot of a member's number, never changes. No two segments have the same.
 //! - A segment whose home a checkpoint does not name has one of the slots that are left, in order. So in a pool of one
 //!   device each segment has the slot of its own number.
 //! - The home of a segment may lie on a member that is gone. It is in the table all the same: a copy may have its
@@ -125,14 +125,15 @@ impl Addresses {
     /// order. Returns how many segments there are now.
     ///
     /// # Panics
-    /// When the member's number is not the next one, or its slots move.
+    /// When the member's number is neither known nor the next one.
     pub fn extend(&mut self, id: MemberId, member: &Member) -> u32 {
         let index = usize::from(id.0);
         if index == self.members.len() {
             self.members.push(Slots { start: member.start, segments: Vec::new() });
         }
         let slots = &mut self.members[index];
-        assert_eq!(slots.start, member.start, "slots that move");
+        // Another device may begin elsewhere. Nothing lies there yet.
+        slots.start = member.start;
         for slot in slots.segments.len()..member.slots as usize {
             let segment = SegmentId(u32::try_from(self.homes.len()).expect("a location bounds it"));
             slots.segments.push(Some(segment));

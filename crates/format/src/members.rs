@@ -1,7 +1,8 @@
 //! The members of a pool: its devices. The superblock of each device lists them all.
 //!
 //! Invariants:
-//! - A number belongs to one device for good, so a place never points to another device. Numbers go up from 0.
+//! - Numbers go up from 0. One of a member that is gone may be given again: see `with_number`. So a device is told by
+//!   its name, and a number means one device at a time.
 //! - The list with the largest generation counts, among intact superblocks.
 //! - Where a member has copies only, another one that is in use has not: else nothing could be opened.
 
@@ -12,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::Damage;
 use crate::number::counted_from_one;
 
-/// The most members that a pool ever has, gone ones included: one superblock lists them all.
+/// The most numbers that a pool gives: one superblock lists them all.
 pub const MEMBERS_MAX: usize = 32;
 
 const WHAT: &str = "list of members";
@@ -50,13 +51,15 @@ pub struct Member {
     pub start: u64,
     /// Its slots are lent, as homes of second copies. No segment is opened in one.
     pub copies_only: bool,
+    /// It is gone, not in order, and no device has come in its place. For people.
+    pub missed: bool,
 }
 
 impl Member {
     /// A member that is new in a pool: in use, with all its slots.
     #[must_use]
     pub const fn in_use(name: MemberName, slots: u32, bytes: u64, start: u64) -> Self {
-        Self { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false }
+        Self { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false, missed: false }
     }
 
     /// In how many of its slots, from the first, segments can be opened while it is in use.
@@ -142,6 +145,22 @@ impl Members {
         Some((Self { generation: self.generation + 1, rows }, id))
     }
 
+    /// The list with one device more, under this number: the next one, or that of a member that is gone. The device has
+    /// the slots of that one, and more if it is larger: slots that it lacks count as given back. `None` if the number is
+    /// neither. Nothing may lie in those slots, and no head of this pool.
+    #[must_use]
+    pub fn with_number(&self, id: MemberId, member: Member) -> Option<Self> {
+        let (mut rows, place) = (self.rows.clone(), usize::from(id.0));
+        match rows.get(place) {
+            Some(Member { state: MemberState::Gone, slots, .. }) => {
+                rows[place] = Member { slots: member.slots.max(*slots), ..member };
+            }
+            None if place == rows.len() && place < MEMBERS_MAX => rows.push(member),
+            _ => return None,
+        }
+        Some(Self { generation: self.generation + 1, rows })
+    }
+
     /// The list with so many slots in use on one member, of a device of so many bytes.
     ///
     /// # Panics
@@ -169,12 +188,35 @@ impl Members {
         Self { generation: self.generation + 1, rows }
     }
 
+    /// The list after a member was lost, or taken out as it was. One that was to go anyway is not missed.
+    ///
+    /// # Panics
+    /// When the pool never had this member.
+    #[must_use]
+    pub fn without(&self, id: MemberId) -> Self {
+        let was_to_stay = self.rows[usize::from(id.0)].state == MemberState::InUse;
+        let mut list = self.with_state(id, MemberState::Gone);
+        list.rows[usize::from(id.0)].missed |= was_to_stay;
+        list
+    }
+
+    /// The list in which nobody misses this member: another has come in its place, or none is wanted.
+    #[must_use]
+    pub fn forgiving(mut self, id: MemberId) -> Self {
+        if let Some(row) = self.rows.get_mut(usize::from(id.0)) {
+            row.missed = false;
+        }
+        self.generation += 1;
+        self
+    }
+
     pub(crate) fn raw(&self) -> [RawMember; MEMBERS_MAX] {
         let mut raw: [RawMember; MEMBERS_MAX] = FromZeros::new_zeroed();
         for (raw, member) in raw.iter_mut().zip(&self.rows) {
             raw.name = member.name.0;
             raw.state = member.state as u8;
-            raw.flags = if member.copies_only { COPIES_ONLY } else { 0 };
+            let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+            raw.flags = flag(member.copies_only, COPIES_ONLY) | flag(member.missed, MISSED);
             raw.slots = member.slots.into();
             raw.bytes = member.bytes.into();
             raw.start = member.start.into();
@@ -212,7 +254,9 @@ impl Members {
                 return Err(senseless("one device twice"));
             }
             let copies_only = raw.flags & COPIES_ONLY != 0;
-            rows.push(Member { name: MemberName(raw.name), state, slots, used, bytes, start, copies_only });
+            let missed = raw.flags & MISSED != 0 && state == MemberState::Gone;
+            let name = MemberName(raw.name);
+            rows.push(Member { name, state, slots, used, bytes, start, copies_only, missed });
         }
         if rows.iter().any(|row| row.copies_only) && !has_ordinary(&rows) {
             return Err(senseless("copies, and nothing that they are copies of"));
@@ -223,6 +267,7 @@ impl Members {
 
 /// In the flags of a row.
 const COPIES_ONLY: u8 = 1;
+const MISSED: u8 = 2;
 
 /// Whether segments can be opened on a member in use.
 fn has_ordinary(rows: &[Member]) -> bool {
@@ -275,7 +320,38 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_once_and_no_pool_has_more_than_a_superblock_lists() {
+    fn a_member_that_was_lost_is_missed_until_another_comes_and_one_that_was_to_go_is_not() {
+        let (list, second) = Members::first(member(1)).with(member(2)).unwrap();
+        let lost = list.without(second);
+        assert_eq!((lost.get(second).map(|row| row.missed), lost.generation()), (Some(true), 3));
+        assert_eq!(read(&lost).as_ref(), Ok(&lost));
+        let (made_up, _) = lost.with(member(3)).unwrap();
+        assert_eq!(made_up.get(second).map(|row| row.missed), Some(true), "nobody said for whom it comes");
+        let made_up = made_up.forgiving(second);
+        assert_eq!(made_up.get(second).map(|row| row.missed), Some(false));
+        assert_eq!(read(&made_up), Ok(made_up));
+        let was_to_go = list.with_state(second, MemberState::Emptied).without(second);
+        assert_eq!(was_to_go.get(second).map(|row| (row.state, row.missed)), Some((MemberState::Gone, false)));
+    }
+
+    #[test]
+    fn a_number_of_a_member_that_is_gone_is_given_again_with_its_slots() {
+        let (list, second) = Members::first(member(1)).with(member(2)).unwrap();
+        let smaller = Member::in_use(MemberName([3; 16]), 70, 1 << 30, 2 << 20);
+        assert_eq!(list.with_number(second, smaller), None, "it is in use");
+        assert_eq!(list.with_number(MemberId(3), smaller), None, "one number is left out");
+        assert_eq!(list.with_number(MemberId(2), smaller), list.with(smaller).map(|(list, _)| list));
+        let again = list.without(second).with_number(second, smaller).unwrap();
+        let row = again.get(second).copied().unwrap();
+        assert_eq!((row.name, row.slots, row.used, row.missed), (MemberName([3; 16]), 100, 70, false));
+        assert_eq!(read(&again).as_ref(), Ok(&again));
+        let larger = Member::in_use(MemberName([4; 16]), 130, 1 << 30, 1 << 20);
+        let again = again.with_state(second, MemberState::Gone).with_number(second, larger).unwrap();
+        assert_eq!(again.get(second).map(|row| (row.slots, row.used)), Some((130, 130)));
+    }
+
+    #[test]
+    fn numbers_go_up_and_no_pool_has_more_than_a_superblock_lists() {
         let mut list = Members::first(member(0));
         for name in 1..MEMBERS_MAX as u8 {
             let (longer, id) = list.with(member(name)).unwrap();
@@ -283,7 +359,7 @@ mod tests {
             list = longer.with_state(id, MemberState::Gone);
         }
         assert_eq!(read(&list), Ok(list.clone()));
-        assert_eq!(list.with(member(99)), None, "a number of a member that is gone is not given again");
+        assert_eq!(list.with(member(99)), None, "the number of a member that is gone is given by name only");
     }
 
     #[test]

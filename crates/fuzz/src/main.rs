@@ -18,7 +18,7 @@ struct Arguments {
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Fuzz only this target: superblock, settings, segment, batch, record, checkpoint, trace,
-    /// image, members
+    /// image, members, rows
     #[arg(long)]
     target: Option<Target>,
     /// The seed of the inputs

@@ -4,7 +4,7 @@ use headpond_engine::Mutation;
 
 use crate::seals::Seal;
 
-/// A bug planted in recovery, to show that the fuzzer finds it.
+/// A bug planted in recovery, or in the reads after it, to show that the fuzzer finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
     /// None.
@@ -15,6 +15,8 @@ pub enum PlantedBug {
     AcceptTornBatch,
     /// See [`Mutation::BelieveOldMember`].
     BelieveOldMember,
+    /// See [`Mutation::RowUnverified`].
+    RowUnverified,
 }
 
 impl PlantedBug {
@@ -24,6 +26,7 @@ impl PlantedBug {
             Self::ReplayOutOfOrder => Some(Mutation::ReplayOutOfOrder),
             Self::AcceptTornBatch => Some(Mutation::AcceptTornBatch),
             Self::BelieveOldMember => Some(Mutation::BelieveOldMember),
+            Self::RowUnverified => Some(Mutation::RowUnverified),
         }
     }
 }

@@ -24,11 +24,13 @@ pub enum Target {
     Image,
     /// A whole pool of several mirrored devices: recovery from some of them, reads after it, and the examination.
     Members,
+    /// The same of a pool whose sealed segments are in rows with a parity.
+    Rows,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Superblock,
         Self::Settings,
         Self::Segment,
@@ -38,6 +40,7 @@ impl Target {
         Self::Trace,
         Self::Image,
         Self::Members,
+        Self::Rows,
     ];
 
     const fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl Target {
             Self::Trace => "trace",
             Self::Image => "image",
             Self::Members => "members",
+            Self::Rows => "rows",
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn base(target: Target, seed: u64) -> Base {
         Target::Checkpoint => checkpoint::base(seed),
         Target::Trace => trace::base(seed),
         Target::Image => image::base(seed),
-        Target::Members => members::base(seed),
+        Target::Members | Target::Rows => members::base(target, seed),
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Tol
         Target::Checkpoint => checkpoint::run(&bytes),
         Target::Trace => trace::run(&bytes, base, input.forged),
         Target::Image => image::run(input, bytes, planted),
-        Target::Members => members::run(input, &bytes, planted),
+        Target::Members | Target::Rows => members::run(input, &bytes, planted),
     }
 }
 

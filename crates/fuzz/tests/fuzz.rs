@@ -73,6 +73,24 @@ fn spoiled_pools_of_several_devices_never_serve_what_never_was() {
 }
 
 #[test]
+fn spoiled_pools_with_rows_never_serve_what_never_was() {
+    let outcome = holds(Target::Rows, 300, &["refused", "harmless", "sound"]);
+    assert!(outcome.different > 30, "{outcome}");
+}
+
+#[test]
+fn the_absence_of_any_one_device_of_a_pool_with_rows_loses_nothing() {
+    quiet_panics();
+    for base in 0..6 {
+        for device in 0..3 {
+            let input: Input = format!("target rows\nbase {base}\nabsent {device}\n").parse().unwrap();
+            let told = replay(&input).unwrap_or_else(|what| panic!("{input}{what}"));
+            assert!(told.starts_with("harmless"), "{input}{told}");
+        }
+    }
+}
+
+#[test]
 fn the_absence_of_any_one_device_of_a_mirrored_pool_loses_nothing() {
     quiet_panics();
     for base in 0..6 {
@@ -116,6 +134,9 @@ fn a_recovery_that_serves_wrong_data_is_found() {
         let outcome = fuzz(&Campaign { planted, ..campaign(Target::Members, 2_000) });
         assert!(outcome.failure.is_some(), "{planted:?} went unnoticed in several devices: {outcome}");
     }
+    let outcome = fuzz(&Campaign { planted: PlantedBug::RowUnverified, ..campaign(Target::Rows, 2_000) });
+    assert!(outcome.failure.is_some(), "bytes out of a row that nobody verified went unnoticed: {outcome}");
+    println!("{outcome}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! what they were.
 
 mod backend;
+mod copies;
 mod counting;
 mod engine;
 mod fio;

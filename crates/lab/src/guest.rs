@@ -1,13 +1,14 @@
 //! A guest of User Mode Linux: another kernel as a process. It has file systems and servers that this machine's
 //! kernel lacks, and takes power cuts that this machine must not take.
 //!
-//! It boots with this machine's root read-only, a script as init, and an empty disk. The script's output comes over
-//! the console, line by line.
+//! It boots with this machine's root read-only, a script as init, and a disk if it is given one. The script's output
+//! comes over the console, line by line.
 //!
 //! Invariants
 //! - It is one process group of its own, and the whole group is killed: helpers outlive their first process.
 //! - It never runs longer than its limit.
-//! - It changes nothing of this machine except its own disk: everything else that it writes lies in its memory.
+//! - It changes nothing of this machine except its disks, and what its script mounts to write there. Everything else
+//!   that it writes lies in its memory.
 
 mod wide_registers;
 
@@ -38,8 +39,8 @@ pub struct Guest {
     pub directory: PathBuf,
     /// Modules that are loaded at the start.
     pub modules: &'static [&'static str],
-    /// The disk, `/dev/ubda`, in bytes; none if zero.
-    pub disk_bytes: u64,
+    /// The image of the disk `/dev/ubda`, if it has one.
+    pub disk: Option<PathBuf>,
     /// Sockets of block devices that others serve over vhost-user: `/dev/vda`, `/dev/vdb`, ...
     pub sockets: Vec<PathBuf>,
     /// What it does: a script for bash.
@@ -67,7 +68,13 @@ impl Guest {
 
     /// The same, but killed as soon as `enough`. Gives all that it printed until then.
     pub fn run_until(&self, enough: impl Fn() -> bool, mut each: impl FnMut(&str)) -> Result<GuestEnd> {
+        self.watch_until(enough, |_, line| each(line))
+    }
+
+    /// The same; each call also has the guest's process group.
+    pub fn watch_until(&self, enough: impl Fn() -> bool, mut each: impl FnMut(u32, &str)) -> Result<GuestEnd> {
         let mut process = Process::start(self.command()?)?;
+        let group = process.0.id();
         let console = process.0.stdout.take().ok_or_else(|| Failure::Other("a guest without a console".to_owned()))?;
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -89,7 +96,7 @@ impl Guest {
             if enough() {
                 drop(process);
                 // The console ends with the guest.
-                lines.iter().filter(|line| !line.starts_with(END)).for_each(|line| each(&line));
+                lines.iter().filter(|line| !line.starts_with(END)).for_each(|line| each(group, &line));
                 return Ok(GuestEnd::Killed);
             }
             match lines.recv_timeout(LOOK) {
@@ -98,7 +105,7 @@ impl Guest {
                         let why = format!("ended with status {status}");
                         return if status == "0" { Ok(GuestEnd::Script) } else { Err(failed(why, &said)) };
                     }
-                    each(&line);
+                    each(group, &line);
                     said.push(line);
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(failed("stopped".to_owned(), &said)),
@@ -117,7 +124,9 @@ impl Guest {
             Ok::<_, Failure>(path)
         };
         let script = write("script.sh", &self.script)?;
-        let set: String = self.environment.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        let quoted = |value: &str| value.replace('\'', r"'\''");
+        let set = self.environment.iter().map(|(name, value)| format!("export {name}='{}'\n", quoted(value)));
+        let set: String = set.collect();
         let init = write("init.sh", &init(&set, self.modules, &script))?;
         let mut command = Command::new(KERNEL);
         command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "con=null"]);
@@ -125,26 +134,28 @@ impl Guest {
         if wide_registers::here() {
             command.env("LD_PRELOAD", wide_registers::library(&self.directory)?);
         }
-        if self.disk_bytes > 0 {
-            let disk = self.directory.join("disk.img");
-            File::create(&disk)
-                .and_then(|file| file.set_len(self.disk_bytes))
-                .map_err(Failure::io(format!("making {}", disk.display())))?;
-            command.arg(format!("ubda={}", disk.display()));
-        }
+        command.args(self.disk.iter().map(|disk| format!("ubda={}", disk.display())));
         // 2 is the number of block devices.
         command.args(self.sockets.iter().map(|socket| format!("virtio_uml.device={}:2", socket.display())));
         command.arg("init=/bin/bash").arg("--").arg(init);
         Ok(command)
     }
 
+    /// The image of an empty disk in a directory.
+    pub fn empty_disk(directory: &Path, bytes: u64) -> Result<PathBuf> {
+        let disk = directory.join("disk.img");
+        let made = File::create(&disk).and_then(|file| file.set_len(bytes));
+        made.map(|()| disk.clone()).map_err(Failure::io(format!("making {}", disk.display())))
+    }
+
     /// What this machine lacks for guests that use these programs, if anything.
     #[must_use]
     pub fn missing(programs: &[&str]) -> Option<String> {
         let compiler: &[&str] = if wide_registers::here() { &[wide_registers::COMPILER] } else { &[] };
-        let mut missing = command::absent(&[&[KERNEL, "modprobe", "ip"], compiler, programs].concat());
-        if !Path::new(MODULES).exists() {
-            missing.push(format!("{MODULES} (Debian: user-mode-linux)"));
+        let mut missing = command::absent(&[&["modprobe", "ip"], compiler, programs].concat());
+        // They come together.
+        if !command::absent(&[KERNEL]).is_empty() || !Path::new(MODULES).exists() {
+            missing.push(format!("{KERNEL} with its modules in {MODULES} (Debian: user-mode-linux)"));
         }
         (!missing.is_empty()).then(|| missing.join(", "))
     }

@@ -220,7 +220,7 @@ fn in_guest(
     let guest = Guest {
         directory: place.to_owned(),
         modules,
-        disk_bytes: 512 << 20,
+        disk: Some(Guest::empty_disk(place, 512 << 20)?),
         sockets: Vec::new(),
         script: script.to_owned(),
         environment: vec![("CASE", case.to_owned()), ("HEADPOND", absolute(headpond.program())?.display().to_string())],

@@ -273,7 +273,7 @@ impl Machine {
         Guest {
             directory: self.directory.clone(),
             modules: &["virtio_blk", "fuse"],
-            disk_bytes: 0,
+            disk: None,
             sockets,
             script: include_str!("power_cuts/guest.sh").to_owned(),
             environment: vec![

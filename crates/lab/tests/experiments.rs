@@ -3,6 +3,8 @@
 
 mod machine;
 
+use headpond_lab::kernel_caches;
+use headpond_lab::throttled::Throttle;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -673,4 +675,103 @@ fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {
         assert_eq!(headpond_lab::experiment::judge::short(number), shown, "{place}");
     }
     pictures_stand_alone(&bench);
+}
+
+/// A case for each of the kernel's caches, as short as it can be: the shipped file has four, which take minutes.
+const KERNEL_CACHES: &str = r#"
+name = "kernel-caches"
+title = "short"
+question = "Does each cache work in its guest?"
+source = "kernel-caches"
+load = "fio"
+seconds = 1
+warmup = 0
+repeats = 1
+size = 32
+flash = 64
+targets = ["guest:none", "guest:bcache-write-back", "guest:bcache-write-through", "guest:dm-cache", "guest:dm-writecache", "guest:headpond"]
+
+[[case]]
+name = "80/20"
+rw = "randrw"
+reads = 80
+block = 8
+depth = 8
+engine = "libaio"
+
+[quick]
+seconds = 1
+warmup = 0
+repeats = 1
+size = 32
+flash = 64
+"#;
+
+#[test]
+fn each_kernel_cache_and_headpond_run_in_a_guest_and_the_origin_alone_has_their_bytes() {
+    if !machine::lacks_nothing(kernel_caches::missing()) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let file = machine::scratch("lab-test-");
+    let path = file.path().join("short.toml");
+    fs::write(&path, KERNEL_CACHES).expect("written");
+    let (bench, figures) = runs_end_to_end(path.to_str().expect("a name"), &[]);
+    let sides = figures["sides"].as_array().expect("sides");
+    for run in figures["runs"].as_array().expect("runs") {
+        let side = sides[run["side"].as_u64().expect("a number") as usize]["name"].as_str().expect("a name");
+        // Every cache tells what reads found in it; no cache finds nothing.
+        assert_eq!(run["reads"].as_array().is_some_and(|reads| !reads.is_empty()), side != "none", "{run}");
+        assert!(run["waited"].as_f64().is_some_and(|share| (0.0..1.0).contains(&share)), "{run}");
+        // A guest writes to its flash, and without a cache it has none to write to.
+        let flash = |system: &Value| system["flash_written"].as_f64().unwrap_or(0.0);
+        let written: f64 = run["system"].as_array().expect("samples").iter().map(flash).sum();
+        assert!(side != "none" || written == 0.0, "{run}");
+    }
+    // Nothing goes on that was started for it.
+    let scratch = bench.path("scratch").display().to_string();
+    for process in fs::read_dir("/proc").expect("processes").flatten() {
+        let words = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+        assert!(!words.contains(&scratch), "{words}");
+    }
+}
+
+/// The control: bytes that the load changed behind the check are found.
+#[test]
+fn a_block_that_differs_after_a_load_in_a_guest_fails_the_run() {
+    if !machine::lacks_nothing(kernel_caches::missing()) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let scratch = machine::scratch("lab-test-");
+    let lay_out = |file: &Path| {
+        let mut command = Command::new("truncate");
+        command.arg("--size=8M").arg(file);
+        command
+    };
+    let origin = kernel_caches::GuestOrigin::make(scratch.path(), 8, lay_out).expect("an origin");
+    let mut load = Command::new("dd");
+    load.args(["if=/dev/zero", "of=checked", "bs=4096", "count=1", "seek=1200", "conv=notrunc"]);
+    let run = kernel_caches::GuestRun {
+        cache: kernel_caches::GuestCache::DmWritecache,
+        throttle: Throttle::VOLUME_200,
+        flash_mib: 64,
+        headpond: machine::program(),
+        load: &load,
+        takes: Duration::ZERO,
+        seed: 7,
+    };
+    let failure = run.run(&origin, scratch.path(), || {}).err().expect("a block differs").to_string();
+    assert!(failure.contains("bytes differ") && failure.contains("after the load"), "{failure}");
+}
+
+#[test]
+fn a_guest_that_lacks_something_is_refused_with_the_package_that_has_it() {
+    let bench = Bench::new();
+    // No PATH has none of the programs.
+    let mut command = bench.command(&["run", "kernel-caches", "--quick", "--target", "guest:none"]);
+    let output = command.env("PATH", bench.path("nothing")).arg("--out").arg(bench.path("out")).output();
+    let said = text(&output.expect("headpond starts"));
+    assert!(said.contains("qemu-system-common") && said.contains("user-mode-linux"), "{said}");
+    bench.is_clean();
 }

@@ -126,7 +126,7 @@ fn in_a_guest(script: &str, programs: &[&str], environment: &[(&'static str, Str
     let guest = Guest {
         directory: directory.path().to_owned(),
         modules: &["fuse"],
-        disk_bytes: 0,
+        disk: None,
         sockets: Vec::new(),
         script: script.to_owned(),
         environment: environment.iter().cloned().chain([program]).collect(),

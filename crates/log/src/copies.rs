@@ -30,7 +30,9 @@ impl Log {
         }
     }
 
-    const fn has_had_several_members(&self) -> bool {
+    /// Whether the pool has, or has had, several members.
+    #[must_use]
+    pub const fn has_had_several_members(&self) -> bool {
         !self.segments.addresses().is_of_one_member()
     }
 
@@ -161,7 +163,9 @@ impl Log {
     #[must_use]
     pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<ReadFrom> {
         let id = self.geometry.segment_of(location);
-        let mut places = self.segments.places(id, location).filter(|place| self.health.can_be_read(place.member));
+        let most = if self.leaves_its_copy(id) { 1 } else { 2 };
+        let places = self.segments.places(id, location).take(most);
+        let mut places = places.filter(|place| self.health.can_be_read(place.member));
         let (first, second) = (places.next(), places.next());
         let row = || self.rest_of_row(id, location).map(ReadFrom::Row);
         match (first, second) {
@@ -393,8 +397,18 @@ impl Log {
         self.geometry.pool_bytes = bytes;
     }
 
+    /// Whether nothing is left of a member that is gone, so that another device may have its number.
+    #[must_use]
+    pub fn is_spare(&self, member: MemberId) -> bool {
+        !self.health.works(member) && self.segments.is_spare(member)
+    }
+
     /// A member has new slots, or is new itself. They are the homes of new segments, which [`Log::admit`] opens to use.
     pub fn extend(&mut self, id: MemberId, member: &Member) {
+        if self.is_spare(id) {
+            // What another device refused under this number says nothing of this one.
+            self.health.remove(id);
+        }
         self.health.add(id);
         self.segments.extend(id, member);
         self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");

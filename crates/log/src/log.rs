@@ -95,6 +95,8 @@ pub struct Log {
     pub(crate) held: Option<(Sequence, BatchNumber)>,
     pub(crate) redundancy: Redundancy,
     pub(crate) may_have_weak: bool,
+    /// Second copies are made anew.
+    restores_copies: bool,
     /// Host batches have one copy, and no superblock says so.
     pub(crate) lone_batches: bool,
     durable_all: Sequence,
@@ -139,6 +141,7 @@ impl Log {
             held: None,
             redundancy: Redundancy::None,
             may_have_weak,
+            restores_copies: false,
             lone_batches: false,
             durable_all: before,
             synced_batch: last_batch,
@@ -749,9 +752,15 @@ impl Log {
         self.pump();
     }
 
-    /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many.
-    pub fn release(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) -> usize {
-        let mut released = self.settle_rows();
+    /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many. `is_read`: whether a read of
+    /// something in the slot that begins there is under way.
+    pub fn release(
+        &mut self,
+        replay_from: Sequence,
+        checkpoint_begun: Option<Sequence>,
+        is_read: impl Fn(Address) -> bool,
+    ) -> usize {
+        let mut released = self.settle_rows(is_read);
         released.extend(self.segments.release(self.durable, replay_from, checkpoint_begun));
         for id in &released {
             let at = self.segments.addresses().of_segment(*id);

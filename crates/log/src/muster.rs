@@ -82,8 +82,11 @@ impl<'a> Present<'a> {
                     }
                 }
                 _ => {
-                    let newest = found.members.get(newest.member);
-                    if newest.is_some_and(|newest| newest.state == MemberState::Gone) {
+                    // Under its number the old list may have had another device.
+                    let known = found.members.get(newest.member);
+                    let newest_own = newest.members.get(newest.member);
+                    let is_known = newest_own.is_some_and(|own| is_same(own, known));
+                    if is_known && known.is_some_and(|known| known.state == MemberState::Gone) {
                         return Err(ScanError::UsedApart { device: index });
                     }
                 }

@@ -129,9 +129,15 @@ impl Log {
         self.segments.take_back_home(chosen.parity);
     }
 
+    /// Whether reads of this segment go to its home alone: its row counts, and the copy is about to be given up.
+    pub(crate) fn leaves_its_copy(&self, id: SegmentId) -> bool {
+        let row = self.segments.get(id).copy.and_then(|_| self.segments.row_of(id)).filter(|row| row.counts());
+        row.is_some_and(|row| self.segments.health_of(row, &self.health).whole)
+    }
+
     /// Goes on with some rows. Returns the segments whose homes nobody uses any more.
-    pub(crate) fn settle_rows(&mut self) -> Vec<SegmentId> {
-        self.segments.settle_rows(&self.health)
+    pub(crate) fn settle_rows(&mut self, is_read: impl Fn(Address) -> bool) -> Vec<SegmentId> {
+        self.segments.settle_rows(&self.health, is_read)
     }
 
     /// Whether the loss of any one member leaves what is in this segment, for the row that it is in.
@@ -163,13 +169,13 @@ impl Log {
     /// Whether all else of a segment's row is on members that work.
     #[must_use]
     pub fn rest_of_row_works(&self, id: SegmentId) -> bool {
-        let rest = self.segments.row_without(id);
+        let rest = self.segments.row_to_read(id);
         rest.is_some_and(|rest| rest.iter().all(|keeper| self.is_on_working(*keeper)))
     }
 
     /// The places of a location in all else of its segment's row, if they can be read.
     pub(crate) fn rest_of_row(&self, id: SegmentId, location: Location) -> Option<Vec<Address>> {
-        let rest = self.segments.row_without(id)?;
+        let rest = self.segments.row_to_read(id)?;
         let can_be_read = |keeper: &SegmentId| self.health.can_be_read(self.segments.addresses().home(*keeper).member);
         let at = |keeper: &SegmentId| self.segments.addresses().within(*keeper, location);
         rest.iter().all(can_be_read).then(|| rest.iter().map(at).collect())
@@ -193,6 +199,13 @@ impl Log {
             |units: fn(&Segment) -> u32| row.segments.iter().map(|id| units(self.segments.get(*id))).sum::<u32>();
         let of_pair = |units: u32| (2 * units).div_ceil(slots);
         (of_pair(of_all(|segment| segment.dirty_units)), of_pair(of_all(|segment| segment.kept_units)))
+    }
+
+    /// How many units of flash rows save, compared with a second copy of all that is dirty in them.
+    #[must_use]
+    pub fn units_saved_by_rows(&self) -> u64 {
+        let (once, rows) = self.segments.units_once();
+        once.saturating_sub(rows as u64 * u64::from(self.segment_units()))
     }
 
     /// Whether another segment of this one's row was emptied.

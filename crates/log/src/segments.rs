@@ -314,6 +314,18 @@ impl Segments {
             .any(|(id, segment)| is_there(id) && (segment.home || segment.lent || segment.state != SegmentState::Free))
     }
 
+    /// Whether nothing is in the slots of a member, waits for them, or may still come there. It takes no new segments.
+    pub(crate) fn is_spare(&self, member: MemberId) -> bool {
+        let is_there = |id: SegmentId| self.addresses.home(id).member == member;
+        let is_held = |(id, segment): (SegmentId, &Segment)| {
+            is_there(id) && (segment.row.is_some() || segment.under_way > 0 || segment.copy.is_some())
+        };
+        !self.takes_new(member)
+            && self.hold_nothing(member, 0)
+            && !self.iter().any(is_held)
+            && !self.waiting.iter().any(|(id, _)| is_there(*id))
+    }
+
     /// Segments that are in use, or can be: those at home on a member that takes new ones.
     #[must_use]
     pub const fn usable(&self) -> usize {
@@ -448,11 +460,12 @@ impl Segments {
         self.waiting.iter().filter(|(id, _)| !self.is_kept_by_row(*id)).count()
     }
 
-    /// How many segments wait for a checkpoint that starts later than `replay_from`, and how many rows.
+    /// How many segments wait for a checkpoint that starts later than `replay_from`, but for those whose row ends with it:
+    /// see [`Segments::rows_for_checkpoint`].
     #[must_use]
     pub fn wait_for_checkpoint(&self, replay_from: Sequence) -> usize {
         let waits = |id: SegmentId| self.get(id).last_sequence >= replay_from && !self.is_kept_by_row(id);
-        self.waiting.iter().filter(|(id, _)| waits(*id)).count() + self.rows_for_checkpoint()
+        self.waiting.iter().filter(|(id, _)| waits(*id)).count()
     }
 
     /// Takes a free segment of the member that has most.

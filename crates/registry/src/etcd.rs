@@ -2,25 +2,27 @@
 //!
 //! Invariants
 //! - Reads are linearizable, which is etcd's way unless one asks for another.
-//! - Each question ends within [`PATIENCE`] for each address. The first address that answers counts, whatever it says.
+//! - Each question ends within [`PATIENCE`] for each address. The first address that answers counts, whatever it says. So
+//!   a transaction may be carried out at one address and refused at the next: who takes a lease looks whether it has it.
 //!
 //! Source of the questions: etcd's `rpc.proto`, whose messages the gateway has as JSON: numbers of 64 bits as text, and
 //! bytes in base64.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use headpond_base::{PoolId, hex};
-use headpond_claim::{OwnerRecord, RecordSeen};
+use headpond_claim::{Node, OwnerRecord, RecordSeen};
 use serde_json::{Value, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::registry::{Granted, LeaseId, Registry, RegistryError, SeenAt};
-use crate::written::{decode, encode};
+use crate::written::{decode, decode_node, encode, encode_node};
 
 /// How long one address is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(800);
@@ -62,6 +64,8 @@ pub struct EtcdTls {
 /// An etcd.
 pub struct Etcd {
     addresses: Vec<EtcdAddress>,
+    /// The one that answered last.
+    answered: AtomicUsize,
     agent: Agent,
 }
 
@@ -104,12 +108,16 @@ impl Etcd {
             let known = RootCerts::new_with_certs(&[Certificate::from_pem(authority)?.to_owned()]);
             config = config.tls_config(TlsConfig::builder().root_certs(known).client_cert(Some(own)).build());
         }
-        Ok(Self { addresses, agent: config.build().into() })
+        Ok(Self { addresses, answered: AtomicUsize::new(0), agent: config.build().into() })
     }
 
+    /// Asks the address that answered last, and then the others.
     fn ask(&self, path: &str, question: &Value) -> Result<Answer, RegistryError> {
         let mut last = RegistryError::Silent { address: "nowhere".to_owned(), what: "no address was given".to_owned() };
-        for address in &self.addresses {
+        let first = self.answered.load(Ordering::Relaxed);
+        let all = self.addresses.len();
+        for at in (0..all).map(|next| (first + next) % all) {
+            let address = &self.addresses[at];
             let answered = self.agent.post(format!("{address}{path}")).send_json(question);
             let read = answered.and_then(|mut answer| {
                 let text = answer.body_mut().read_to_string()?;
@@ -118,7 +126,10 @@ impl Etcd {
             let address = address.to_string();
             last = match read {
                 Ok((200, text)) => match serde_json::from_str(&text) {
-                    Ok(value) => return Ok(Answer { address, value }),
+                    Ok(value) => {
+                        self.answered.store(at, Ordering::Relaxed);
+                        return Ok(Answer { address, value });
+                    }
                     Err(error) => RegistryError::Strange { address, what: error.to_string() },
                 },
                 // One that has no leader, or is just starting: another may do better.
@@ -137,20 +148,39 @@ impl Etcd {
         &self,
         pool: PoolId,
         seen: &SeenAt,
-        record: &OwnerRecord,
-        lease: Option<LeaseId>,
+        record: Option<&OwnerRecord>,
+        lease: Option<(LeaseId, &Node)>,
     ) -> Result<Option<i64>, RegistryError> {
         let [owner_key, lease_key] = keys(pool).map(|key| as_text(&key));
         let is_at = |key: &str, version: i64| json!({"key": key, "target": "MOD", "result": "EQUAL", "modRevision": version.to_string()});
-        let mut puts = vec![json!({"requestPut": {"key": owner_key, "value": as_text(&encode(record))}})];
-        if let Some(LeaseId(lease)) = lease {
-            let value = as_text(&record.node.name);
+        let mut puts = Vec::new();
+        if let Some(record) = record {
+            puts.push(json!({"requestPut": {"key": owner_key, "value": as_text(&encode(record))}}));
+        }
+        if let Some((LeaseId(lease), node)) = lease {
+            let value = as_text(&encode_node(node));
             puts.push(json!({"requestPut": {"key": lease_key, "value": value, "lease": lease.to_string()}}));
         }
         let compare = json!([is_at(&owner_key, seen.record), is_at(&lease_key, seen.lease)]);
         let answer = self.ask("/v3/kv/txn", &json!({"compare": compare, "success": puts}))?;
         let version = answer.number(&answer.value["header"]["revision"])?;
         Ok((answer.value["succeeded"] == true).then_some(version))
+    }
+
+    /// Both keys of a pool, as they are now, of one moment.
+    fn both(&self, pool: PoolId) -> Result<Answer, RegistryError> {
+        let get = |key: String| json!({"requestRange": {"key": as_text(&key)}});
+        let answer = self.ask("/v3/kv/txn", &json!({"success": keys(pool).map(get)}))?;
+        if answer.value["responses"][1].is_object() { Ok(answer) } else { Err(answer.strange()) }
+    }
+
+    /// In which version the lease's key has this lease. A transaction whose answer was lost, or that another address
+    /// had carried out already, is found so.
+    fn has_lease(&self, pool: PoolId, lease: LeaseId) -> Result<Option<i64>, RegistryError> {
+        let answer = self.both(pool)?;
+        let found = answer.found(1);
+        let is_ours = found.is_object() && answer.number(&found["lease"])? == lease.0;
+        is_ours.then(|| answer.number(&found["mod_revision"])).transpose()
     }
 }
 
@@ -169,33 +199,37 @@ impl Answer {
         number(value).ok_or_else(|| self.strange())
     }
 
+    /// What a key has; null if there is none.
+    fn found(&self, at: usize) -> &Value {
+        &self.value["responses"][at]["response_range"]["kvs"][0]
+    }
+
     fn length(&self, value: &Value) -> Result<Duration, RegistryError> {
         Ok(Duration::from_secs(u64::try_from(self.number(value)?).unwrap_or(0)))
     }
 }
 
+/// The value of a key.
+fn value_of<T>(found: &Value, key: &str, decode: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, RegistryError> {
+    let not_ours = |what: String| RegistryError::NotOurs { key: key.to_owned(), what };
+    let text = STANDARD.decode(found["value"].as_str().unwrap_or_default());
+    decode(&text.map_err(|error| not_ours(error.to_string()))?).map_err(not_ours)
+}
+
 impl Registry for Etcd {
     fn read(&self, pool: PoolId) -> Result<SeenAt, RegistryError> {
-        let [owner_key, lease_key] = keys(pool);
-        // In one transaction: so both are of one moment.
-        let get = |key: &str| json!({"requestRange": {"key": as_text(key)}});
-        let answer = self.ask("/v3/kv/txn", &json!({"success": [get(&owner_key), get(&lease_key)]}))?;
-        let found = |at: usize| &answer.value["responses"][at]["response_range"]["kvs"][0];
-        if !answer.value["responses"][1].is_object() {
-            return Err(answer.strange());
-        }
-        let (owner, lease) = (found(0), found(1));
+        let answer = self.both(pool)?;
+        let (owner, lease) = (answer.found(0), answer.found(1));
         let mut seen_at = SeenAt {
             seen: None,
             record: answer.number(&owner["mod_revision"])?,
             lease: answer.number(&lease["mod_revision"])?,
         };
         if owner.is_object() {
-            let not_ours = |what: String| RegistryError::NotOurs { key: owner_key.clone(), what };
-            let text = owner["value"].as_str().unwrap_or_default();
-            let text = STANDARD.decode(text).map_err(|error| not_ours(error.to_string()))?;
-            let record = decode(&text).map_err(not_ours)?;
-            seen_at.seen = Some(RecordSeen { record, leased: lease.is_object() });
+            let [owner_key, lease_key] = keys(pool);
+            let record = value_of(owner, &owner_key, decode)?;
+            let leased = lease.is_object().then(|| value_of(lease, &lease_key, decode_node)).transpose()?;
+            seen_at.seen = Some(RecordSeen { record, leased });
         }
         Ok(seen_at)
     }
@@ -204,13 +238,17 @@ impl Registry for Etcd {
         &self,
         pool: PoolId,
         seen: &SeenAt,
-        record: &OwnerRecord,
+        node: &Node,
+        record: Option<&OwnerRecord>,
         length: Duration,
     ) -> Result<Option<Granted>, RegistryError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": length.as_secs().to_string()}))?;
         let lease = LeaseId(answer.number(&answer.value["ID"])?);
         let length = answer.length(&answer.value["TTL"])?;
-        let written = self.write(pool, seen, record, Some(lease));
+        let written = match self.write(pool, seen, record, Some((lease, node))) {
+            Ok(Some(version)) => Ok(Some(version)),
+            written => self.has_lease(pool, lease).and_then(|found| found.map_or(written, |version| Ok(Some(version)))),
+        };
         if !matches!(written, Ok(Some(_))) {
             // It would end by itself.
             let _ = self.release(lease);
@@ -229,7 +267,7 @@ impl Registry for Etcd {
     }
 
     fn change(&self, pool: PoolId, seen: &SeenAt, record: &OwnerRecord) -> Result<Option<i64>, RegistryError> {
-        self.write(pool, seen, record, None)
+        self.write(pool, seen, Some(record), None)
     }
 
     fn release(&self, lease: LeaseId) -> Result<(), RegistryError> {

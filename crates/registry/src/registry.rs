@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use headpond_base::PoolId;
-use headpond_claim::{OwnerRecord, RecordSeen};
+use headpond_claim::{Node, OwnerRecord, RecordSeen};
 use thiserror::Error;
 
 /// Why a registry gives no answer that counts.
@@ -58,7 +58,7 @@ pub struct Granted {
     pub lease: LeaseId,
     /// For how long it was granted. The registry may give more than was asked for.
     pub length: Duration,
-    /// The version that record and lease's key have now.
+    /// The version that the lease's key has now, and the record, if it was written, too.
     pub version: i64,
 }
 
@@ -70,15 +70,16 @@ pub trait Registry: Debug + Send + Sync {
     /// [`RegistryError`].
     fn read(&self, pool: PoolId) -> Result<SeenAt, RegistryError>;
 
-    /// Writes a record under a new lease, if all still is as it was seen. None if it is not.
+    /// Gives a node a new lease, and writes the record that it wants, if all still is as it was seen. None if it is not.
     ///
     /// # Errors
-    /// [`RegistryError`]. Then it may have been written, or not.
+    /// [`RegistryError`]. Then the record may have been written, or not; the lease ends by itself.
     fn take(
         &self,
         pool: PoolId,
         seen: &SeenAt,
-        record: &OwnerRecord,
+        node: &Node,
+        record: Option<&OwnerRecord>,
         length: Duration,
     ) -> Result<Option<Granted>, RegistryError>;
 

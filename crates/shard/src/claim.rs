@@ -63,9 +63,6 @@ impl Gate {
     /// host gets the lock sooner after the server last heard from this host.
     pub const INTERVAL: Duration = Duration::from_secs(5);
 
-    /// How long a change waits for a lease to come back, until it fails and is to be tried again.
-    const TERM_PATIENCE: Duration = Duration::from_secs(10);
-
     /// The error of a change after the claim is lost: the origin is then read-only.
     pub const BARRED: Errno = Errno::ROFS;
 
@@ -93,7 +90,8 @@ impl Gate {
     /// # Errors
     /// [`Gate::BARRED`] once the claim is lost; the origin's error if a look gets no answer.
     pub fn pass(&self) -> Result<()> {
-        match self.term.wait(Self::TERM_PATIENCE) {
+        // Without an end: an error would reach programs, and the registry may be back in a moment.
+        match self.term.wait() {
             TermState::Stands => {}
             TermState::Waits => return Err(Errno::AGAIN),
             // The look says why.

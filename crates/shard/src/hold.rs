@@ -122,8 +122,16 @@ impl HeldRequests {
 }
 
 /// Whether only the owner may answer a request. The others are the daemon's own: it can end without being the owner.
-const fn is_of_owner(request: &Request) -> bool {
-    !matches!(request, Request::SyncAll | Request::Stop | Request::Configure(_))
+pub(crate) const fn is_of_owner(request: &Request) -> bool {
+    !matches!(
+        request,
+        Request::SyncAll
+            | Request::Stop
+            | Request::Configure(_)
+            | Request::CancelFlush(_)
+            | Request::CancelScrub
+            | Request::CancelMembersChange
+    )
 }
 
 #[cfg(test)]

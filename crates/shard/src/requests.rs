@@ -9,7 +9,7 @@ use headpond_base::Errno;
 use headpond_door::DoorId;
 use headpond_engine::{Handling, Reply, Request, RequestId};
 
-use crate::hold::Hold;
+use crate::hold::{Hold, is_of_owner};
 use crate::mailbox::{Answer, Item};
 use crate::operation::Operation;
 
@@ -33,6 +33,8 @@ pub(crate) struct Unanswered {
     pub(crate) way: RequestWay,
     /// Whether it changes data.
     pub(crate) changes: bool,
+    /// Whether only the owner may answer it.
+    pub(crate) of_owner: bool,
 }
 
 /// The way by which a request came in. Each way counts it against its own limit.
@@ -73,6 +75,7 @@ impl NumberedRequests {
             _ => Kind::Other,
         };
         let changes = Hold::Changes.holds(&item.request);
+        let of_owner = is_of_owner(&item.request);
         self.changing += usize::from(changes);
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
@@ -81,7 +84,7 @@ impl NumberedRequests {
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
         let Item { answer, operation, since, .. } = item;
-        place.1 = Some(Unanswered { answer, operation, since, kind, way, changes });
+        place.1 = Some(Unanswered { answer, operation, since, kind, way, changes, of_owner });
         (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
     }
 
@@ -101,6 +104,11 @@ impl NumberedRequests {
         self.free.push(id.0 as u32);
         self.changing -= usize::from(pending.changes);
         Some(pending)
+    }
+
+    /// Whether only the owner may answer a request.
+    pub(crate) fn is_of_owner(&mut self, id: RequestId) -> bool {
+        self.place(id).is_some_and(|place| place.as_ref().is_some_and(|request| request.of_owner))
     }
 
     /// How many requests there are that change data.

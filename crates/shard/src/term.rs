@@ -7,7 +7,7 @@
 //!
 //! Price: without a lease one load for each look. With one, a clock is read, too.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use headpond_base::Nanos;
@@ -36,11 +36,13 @@ pub enum TermState {
 pub struct Term {
     /// In [`boot_clock`]'s time; the two above for none of it.
     until: AtomicU64,
+    /// The mount is about to end: nobody waits any more.
+    leaving: AtomicBool,
 }
 
 impl Default for Term {
     fn default() -> Self {
-        Self { until: AtomicU64::new(FOREVER) }
+        Self { until: AtomicU64::new(FOREVER), leaving: AtomicBool::new(false) }
     }
 }
 
@@ -72,16 +74,19 @@ impl Term {
         !matches!(self.until.load(Ordering::Acquire), FOREVER | ENDED)
     }
 
-    /// Waits until it stands or has ended, but not longer than this. How it stands then.
-    pub(crate) fn wait(&self, patience: Duration) -> TermState {
-        let mut left = patience;
+    /// From now on, or no longer, who waits for the term gives up: the mount is about to end.
+    pub fn leaving(&self, leaves: bool) {
+        self.leaving.store(leaves, Ordering::Release);
+    }
+
+    /// Waits until it stands or has ended, or the mount is about to end. How it stands then.
+    pub fn wait(&self) -> TermState {
         loop {
             let state = self.state();
-            if state != TermState::Waits || left.is_zero() {
+            if state != TermState::Waits || self.leaving.load(Ordering::Acquire) {
                 return state;
             }
-            std::thread::sleep(LOOK.min(left));
-            left = left.saturating_sub(LOOK);
+            std::thread::sleep(LOOK);
         }
     }
 }
@@ -103,11 +108,12 @@ mod tests {
         assert_eq!(term.state(), TermState::Stands);
         term.lasts_until(Nanos(0));
         assert_eq!(term.state(), TermState::Waits);
-        assert_eq!(term.wait(Duration::from_millis(1)), TermState::Waits);
+        term.leaving(true);
+        assert_eq!(term.wait(), TermState::Waits);
         term.lasts_until(Nanos(u64::MAX));
         assert_eq!(term.state(), TermState::Stands);
         term.end();
         term.lasts_until(Nanos(u64::MAX));
-        assert_eq!(term.wait(Duration::MAX), TermState::Ended);
+        assert_eq!(term.wait(), TermState::Ended);
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Turner<C: Core> {
     term: Arc<Term>,
     /// Requests that fail, as another host is the owner.
     refused: Vec<RequestId>,
+    /// Answers that wait until this host is the owner again.
+    unsaid: Vec<(RequestId, Reply)>,
     /// Notes what comes in, while a recording runs.
     recorder: Option<Box<Recorder>>,
     limits: Limits,
@@ -116,6 +118,7 @@ impl<C: Core> Turner<C> {
             held: HeldRequests::default(),
             term,
             refused: Vec::new(),
+            unsaid: Vec::new(),
             recorder: None,
             limits,
             inbox: Vec::with_capacity(limits.requests),
@@ -331,7 +334,11 @@ impl<C: Core> Turner<C> {
     /// other error.
     fn change_disk(&mut self, disk: MemberId, change: DiskChange) -> Result<u64> {
         match change {
-            DiskChange::Join(flash) => self.reactor.add(disk, flash).map(|()| self.reactor.bytes(disk)),
+            DiskChange::Join(flash) => {
+                // What another device failed under this number is not this one's.
+                self.disk_errors.retain(|(other, _)| *other != disk);
+                self.reactor.add(disk, flash).map(|()| self.reactor.bytes(disk))
+            }
             DiskChange::Leave => {
                 self.reactor.remove(disk);
                 Ok(0)
@@ -354,6 +361,9 @@ impl<C: Core> Turner<C> {
             }
         }
         self.refuse();
+        for (id, reply) in std::mem::take(&mut self.unsaid) {
+            self.reply(id, reply, false);
+        }
     }
 
     /// Answers what only the owner may serve.
@@ -483,7 +493,15 @@ impl<C: Core> Turner<C> {
         self.effects = effects;
     }
 
-    fn reply(&mut self, id: RequestId, reply: Reply, missed: bool) {
+    fn reply(&mut self, id: RequestId, mut reply: Reply, missed: bool) {
+        let term = self.held.term();
+        if term != TermState::Stands && self.requests.is_of_owner(id) {
+            if term == TermState::Waits {
+                // What was read before the term was over may be old by now.
+                return self.unsaid.push((id, reply));
+            }
+            reply = Reply::Failed(DEPOSED);
+        }
         let Some(request) = self.requests.remove(id) else { return };
         match request.way {
             RequestWay::Mailbox => self.answered += 1,

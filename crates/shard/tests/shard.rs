@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use headpond_engine::{
     Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Space, Stats, Ticket, Treatment,
 };
 use headpond_format::{Address, Stamp};
-use headpond_shard::{Core, Handle, Limits, Origin, Remains, Shard, StopError};
+use headpond_shard::{Core, Handle, Limits, Origin, Remains, Shard, StopError, Term};
 
 /// Reads below this are of the flash; others of the origin.
 const FLASH: ObjectId = ObjectId(1);
@@ -444,6 +444,48 @@ fn a_disk_that_never_answers_is_taken_away_and_another_one_joins_while_the_shard
     let other = handle.clone();
     handle.stop().unwrap();
     assert_eq!(other.remove_disk(MemberId(0)), Err(Errno::SHUTDOWN));
+}
+
+#[test]
+fn while_this_host_is_not_the_owner_nothing_is_answered_and_once_it_was_deposed_everything_fails() {
+    let (origin, term) = (Arc::new(Gated::default()), Arc::new(Term::default()));
+    let disks = Box::new(MemoryDisks::new(1 << 20));
+    let handle = Shard::start_for(Plain::default(), disks, origin.clone(), Limits::default(), term.clone()).unwrap();
+    let ask = |request| {
+        let (sender, answers) = channel();
+        handle.submit(request, Box::new(move |reply| sender.send(reply).unwrap()));
+        answers
+    };
+    let nothing_yet = |answers: &Receiver<Reply>| {
+        // The daemon's own requests are answered, and by then the shard has looked.
+        assert!(matches!(handle.call(Request::SyncAll), Reply::Done));
+        assert!(matches!(answers.recv_timeout(Duration::from_millis(100)), Err(RecvTimeoutError::Timeout)));
+    };
+    for ends in [false, true] {
+        term.lasts_until(Nanos(u64::MAX));
+        let under_way = ask(write(ORIGIN, 0, 1));
+        while handle.stats().origin_under_way == 0 {
+            std::thread::yield_now();
+        }
+        term.lasts_until(Nanos(0));
+        let later = ask(read(FLASH, 0));
+        origin.open();
+        nothing_yet(&later);
+        nothing_yet(&under_way);
+        if ends {
+            term.end()
+        } else {
+            term.lasts_until(Nanos(u64::MAX))
+        }
+        for answers in [under_way, later] {
+            let failed = failure(&answers.recv().unwrap());
+            assert_eq!(failed, ends.then_some(Errno::STALE));
+        }
+        *origin.open.lock().unwrap() = false;
+    }
+    assert_eq!(failure(&handle.call(read(FLASH, 0))), Some(Errno::STALE));
+    assert!(matches!(handle.call(Request::SyncAll), Reply::Done), "it can end");
+    handle.stop().unwrap();
 }
 
 #[test]

@@ -122,6 +122,19 @@ impl SimFlash {
         self.in_flight.retain(|_, (at, _)| *at < offset);
     }
 
+    /// Zeros in the first two blocks of each slot: no head of a life before, and no batch behind one.
+    pub(crate) fn wipe_heads(&mut self) {
+        let Some(Layout { start, slots, segment_bytes, .. }) = self.layout else { return };
+        let zeros = BufMut::zeroed(2 * BLOCK).freeze();
+        for slot in 0..slots {
+            let at = start + slot * segment_bytes;
+            let apart = |offset: u64, data: &Buf| offset + data.len() as u64 <= at || offset >= at + zeros.len() as u64;
+            self.unsynced.retain(|write| apart(write.offset, &write.data));
+            self.in_flight.retain(|_, (offset, data)| apart(*offset, data));
+            self.put(at, &zeros);
+        }
+    }
+
     /// How many segments were opened since the device was made.
     pub(crate) const fn segments_opened(&self) -> u64 {
         self.opened

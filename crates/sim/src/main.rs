@@ -74,6 +74,10 @@ struct Arguments {
     /// Let the operator's upkeep come in between: scrubs, and with --members devices that are taken offline
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn"])]
     upkeep: bool,
+    /// With --members: let a device that joins have the number of a member that is gone, if there is one, and ask members
+    /// whether they are there
+    #[arg(long, requires = "members")]
+    reuse: bool,
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
@@ -170,6 +174,7 @@ fn main() -> ExitCode {
         copies: arguments.copies,
         parity: arguments.parity,
         upkeep: arguments.upkeep,
+        reuse: arguments.reuse,
         uses: arguments.uses,
         planted: arguments.planted,
         hosts: arguments.hosts,

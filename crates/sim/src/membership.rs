@@ -74,7 +74,14 @@ impl Sim<'_> {
         // With fewer there are no rows.
         let least = if self.options.parity { 3 } else { 1 };
         match rng.below(9) {
-            0..3 if in_use.len() < MEMBERS_MOST && states.len() < 20 => self.add_member(states.len(), rng),
+            0..3 if in_use.len() < MEMBERS_MOST => {
+                let spare: Vec<usize> = (0..states.len()).filter(|member| states[*member].is_spare).collect();
+                match spare.is_empty() || !self.options.reuse || rng.chance(200) {
+                    true if states.len() < 20 => self.add_member(states.len(), rng),
+                    true => Ok(()),
+                    false => self.add_member(*rng.pick(&spare), rng),
+                }
+            }
             3..6 if in_use.len() > least && !lost => {
                 let member = *rng.pick(&in_use);
                 self.ask_change(Change::Remove { member }, MembersChange::Remove(member))
@@ -91,7 +98,7 @@ impl Sim<'_> {
                 let flash = &mut self.world.flash.all_mut()[device].flash;
                 flash.grow(rng.between(1, 10));
                 let bytes = flash.bytes();
-                self.ask_change(Change::Grow, MembersChange::Grow { member, bytes })
+                self.ask_change(Change::Grow { member }, MembersChange::Grow { member, bytes })
             }
             _ => Ok(()),
         }
@@ -126,16 +133,25 @@ impl Sim<'_> {
         let (bytes, start) = (flash.bytes(), first.start);
         let slots = ((bytes - start) / first.segment_bytes) as u32;
         flash.set_layout(Layout { slots: u64::from(slots), ..first });
+        if self.options.reuse {
+            // As control does: under a number that another had, its heads would be plausible.
+            self.world.flash.all_mut()[device].flash.wipe_heads();
+            self.world.joins(device);
+            if let Some(settled) = self.roster.settled.get_mut(given) {
+                *settled = MemberState::InUse;
+            }
+        }
         self.world.flash.name(member, device);
         self.roster.names += 1;
         let name = MemberName([100 + self.roster.names; 16]);
         let copies_only = self.options.copies && rng.chance(500);
         let row = Member { copies_only, ..Member::in_use(name, slots, bytes, start) };
-        self.ask_change(Change::Add { member }, MembersChange::Add(row))
+        self.ask_change(Change::Add { member }, MembersChange::Add { member, row, instead_of: None })
     }
 
     /// A change of the list is answered.
     pub(crate) fn members_changed(&mut self, change: Change) -> Result<(), String> {
+        self.world.none_joins();
         let Some(core) = &self.world.core else { return Ok(()) };
         let states: Vec<MemberState> = core.members().iter().map(|member| member.state).collect();
         let state = |member: MemberId| states.get(usize::from(member.0)).copied();
@@ -168,6 +184,8 @@ impl Sim<'_> {
                 self.roster.settled = states;
                 Ok(())
             }
+            // The emptying that an earlier life began goes on, and its list may be on its way.
+            Change::TakeBack => Ok(()),
             _ => {
                 self.roster.settled = states;
                 Ok(())
@@ -177,6 +195,7 @@ impl Sim<'_> {
 
     /// A change of the list was refused, or taken back.
     pub(crate) fn members_not_changed(&mut self, change: Change) {
+        self.world.none_joins();
         let Some(core) = &self.world.core else { return };
         let members = core.members();
         match change {
@@ -268,6 +287,7 @@ impl Sim<'_> {
 
     /// What a start found of the members.
     pub(crate) fn meet_members(&mut self, restored: &dyn Restored) -> Result<(), String> {
+        self.world.none_joins();
         let here = std::mem::take(&mut self.roster.given);
         let places = restored.places();
         self.world.trace(|| format!("members {places:?} of devices {here:?}, list {:?}", restored.members()));

@@ -17,19 +17,22 @@ pub enum PlantedHosts {
     DestagesAfterLease,
     /// A guard does not run the program that fences.
     FenceSkipped,
-    /// A take-over that begins again, after a lost answer or a crash, fences the node in the record: itself.
+    /// The record names the heir with its lease already. One that begins again, after a lost answer or a crash, fences the
+    /// node in the record: itself.
     FencesItself,
-    /// A new list of members is beside the origin before it is in the registry.
-    MarkerFirst,
     /// An owner knows of the registry's record only what an answer said.
     BelievesAnswersOnly,
-    /// A guard takes a copy that is not whole yet.
+    /// A guard takes a copy from which no mount would start.
     TakesPartOfCopy,
+    /// A guard whose lease was gone takes it again, and goes on where it was.
+    FollowsAgain,
+    /// A start tells the registry of a list of members that it has read and that is not on disk.
+    TellsUnsynced,
 }
 
 impl PlantedHosts {
     /// All bugs, by their names on the command line.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("answers-before-record", Self::AnswersBeforeRecord),
         ("lease-from-answer", Self::LeaseFromAnswer),
         ("number-not-kept", Self::NumberNotKept),
@@ -38,9 +41,10 @@ impl PlantedHosts {
         ("destages-after-lease", Self::DestagesAfterLease),
         ("fence-skipped", Self::FenceSkipped),
         ("fences-itself", Self::FencesItself),
-        ("marker-first", Self::MarkerFirst),
         ("believes-answers-only", Self::BelievesAnswersOnly),
         ("takes-part-of-copy", Self::TakesPartOfCopy),
+        ("follows-again", Self::FollowsAgain),
+        ("tells-unsynced", Self::TellsUnsynced),
     ];
 
     /// Its name.

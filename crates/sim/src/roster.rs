@@ -7,7 +7,7 @@ use headpond_format::MemberState;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     Add { member: MemberId },
-    Grow,
+    Grow { member: MemberId },
     Shrink { member: MemberId, bytes: u64 },
     Remove { member: MemberId },
     Offline { member: MemberId },

@@ -58,6 +58,8 @@ pub struct Options {
     pub parity: bool,
     /// The operator's upkeep comes in between: see `upkeep.rs`.
     pub upkeep: bool,
+    /// A device that joins often has the number of a member that is gone; and members are asked whether they are there.
+    pub reuse: bool,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in a history of uses.
@@ -91,6 +93,7 @@ impl Default for Options {
             copies: false,
             parity: false,
             upkeep: false,
+            reuse: false,
             uses: false,
             planted_use: None,
             hosts: false,
@@ -553,6 +556,7 @@ impl Scenario {
             (true, false) => Redundancy::Mirror,
             (true, true) => Redundancy::Parity,
         };
+        config.probe_period = options.reuse.then_some(Nanos::SECOND);
         let disturbances = if options.parity {
             settings_change &= !keep_dirty(&mut config, &mut weights, &mut own);
             if own.chance(150) && !options.no_faults {

@@ -74,6 +74,8 @@ pub struct LoadServed {
     pub reads: Latency,
     /// Synced writes.
     pub writes: Latency,
+    /// Reads that the origin answered: what they read was destaged for want of room, and dropped.
+    pub misses: u64,
 }
 
 /// How it went before and after a device was lost and another added.
@@ -102,10 +104,13 @@ enum Kind {
 /// A pool in use.
 struct Bench {
     machine: Machine,
+    redundancy: Redundancy,
     object: ObjectId,
     pages: u64,
     rng: Rng,
     asked: BTreeMap<RequestId, (Kind, Nanos)>,
+    /// Reads of the file that the origin answered.
+    misses: u64,
 }
 
 impl Bench {
@@ -117,7 +122,8 @@ impl Bench {
         let mut machine = Machine::new(parts, held_dirty(pool.redundancy));
         let object = machine.open(pool.file);
         let rng = Rng::for_part(pool.seed, 0);
-        Self { machine, object, pages: pool.file / PAGE, rng, asked: BTreeMap::new() }
+        let (redundancy, pages) = (pool.redundancy, pool.file / PAGE);
+        Self { machine, redundancy, object, pages, rng, asked: BTreeMap::new(), misses: 0 }
     }
 
     fn note(&mut self, kind: Kind, request: Request) {
@@ -147,7 +153,10 @@ impl Bench {
         let of = |(id, reply): (RequestId, Reply)| {
             let (kind, since) = self.asked.remove(&id).expect("a request is answered once");
             let right = match (kind, &reply) {
-                (Kind::Read, Reply::Data(_, served)) => served.miss_blocks == 0,
+                (Kind::Read, Reply::Data(_, served)) => {
+                    self.misses += u64::from(served.miss_blocks > 0);
+                    true
+                }
                 (Kind::Write, Reply::Changed(_)) | (Kind::Other, Reply::Done) => true,
                 _ => false,
             };
@@ -174,9 +183,35 @@ impl Bench {
         assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
     }
 
+    /// Waits until no more rows with a parity are made.
+    fn until_rows_are_made(&mut self) {
+        if self.redundancy != Redundancy::Parity {
+            return;
+        }
+        let mut known = None;
+        while known != Some(self.machine.stats().rows_made) {
+            known = Some(self.machine.stats().rows_made);
+            let end = self.machine.now().plus(Nanos::SECOND);
+            while self.machine.step(end) {}
+        }
+    }
+
+    /// Reads each page of another file, of so many bytes, once.
+    fn read_clean(&mut self, bytes: u64) {
+        let (object, how) = (self.machine.open(bytes), Treatment::default());
+        let mut pages: Vec<u64> = (0..bytes / PAGE).collect();
+        self.rng.shuffle(&mut pages);
+        for page in pages {
+            let read = Request::Read { object, offset: page * PAGE, len: PAGE as u32, how };
+            let reply = self.machine.ask_and_wait(read);
+            assert!(matches!(reply, Reply::Data(..)), "a read is answered with {reply:?}");
+        }
+    }
+
     /// Lets the load come until `over`. It is asked once in [`LOOK`].
     fn under_load(&mut self, load: MixedLoad, mut over: impl FnMut(&Machine) -> bool) -> LoadServed {
-        let LoadServed { mut reads, mut writes } = LoadServed::default();
+        let LoadServed { mut reads, mut writes, .. } = LoadServed::default();
+        let misses = self.misses;
         let begun = self.machine.now();
         let (mut next_read, mut next_write, mut next_look) = (begun, begun, begun.plus(LOOK));
         loop {
@@ -205,7 +240,7 @@ impl Bench {
                 }
             }
         }
-        LoadServed { reads, writes }
+        LoadServed { reads, writes, misses: self.misses - misses }
     }
 
     /// The time to the next of so many a second: up to twice the mean.
@@ -289,6 +324,7 @@ pub fn read_rate(pool: &DevicePool, depth: usize, count: u64) -> f64 {
         assert!(bench.machine.step(Nanos(u64::MAX)), "a read is answered");
         bench.answered();
     }
+    assert_eq!(bench.misses, 0, "reads go to the origin");
     (count * PAGE) as f64 * 1e9 / bench.machine.now().since(begun).0 as f64
 }
 
@@ -314,14 +350,47 @@ pub fn synced_writes(pool: &DevicePool, bytes: u64, count: usize) -> Latency {
     latencies
 }
 
-/// Makes the whole file dirty, loses a device in the midst of a load, and adds another.
+/// Makes the whole file dirty, and then reads pages of another, of `clean` bytes, which the origin has. Returns how many
+/// bytes the pool has of that one in the end.
 ///
 /// # Panics
-/// If a request fails, or a read goes to the origin: nobody must notice the loss.
+/// If a request fails: none does here.
 #[must_use]
-pub fn rebuild(pool: &DevicePool, load: MixedLoad, quiet: Nanos) -> Rebuild {
+pub fn room_for_clean(pool: &DevicePool, clean: u64) -> u64 {
     let mut bench = Bench::new(pool);
     bench.fill(64);
+    bench.until_rows_are_made();
+    bench.read_clean(clean);
+    let stats = bench.machine.stats();
+    assert_eq!(stats.dirty_blocks * BLOCK_U64, pool.file, "nothing is destaged");
+    (stats.cached_blocks - stats.dirty_blocks) * BLOCK_U64
+}
+
+/// How a load is served for some time after the whole file was made dirty. With parity rows are made of it then.
+///
+/// # Panics
+/// If a request fails: none does here.
+#[must_use]
+pub fn while_rows_are_made(pool: &DevicePool, load: MixedLoad, time: Nanos) -> LoadServed {
+    let mut bench = Bench::new(pool);
+    bench.fill(64);
+    let end = bench.machine.now().plus(time);
+    bench.under_load(load, |machine| machine.now() >= end)
+}
+
+/// Makes the whole file dirty, reads another one of `clean` bytes, loses a device in the midst of a load, and adds
+/// another.
+///
+/// # Panics
+/// If a request fails: nobody must notice the loss.
+#[must_use]
+pub fn rebuild(pool: &DevicePool, clean: u64, load: MixedLoad, quiet: Nanos) -> Rebuild {
+    let mut bench = Bench::new(pool);
+    bench.fill(64);
+    bench.until_rows_are_made();
+    if clean > 0 {
+        bench.read_clean(clean);
+    }
     let for_some_time = |bench: &mut Bench, time: Nanos| {
         let end = bench.machine.now().plus(time);
         bench.under_load(load, |machine| machine.now() >= end)

@@ -57,6 +57,8 @@ pub(crate) struct Known {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemberNow {
     pub(crate) state: MemberState,
+    /// Another device may have its number.
+    pub(crate) is_spare: bool,
     /// Dirty blocks that it has.
     pub(crate) dirty: u64,
 }
@@ -152,7 +154,10 @@ impl UnderTest for Engine {
 
     fn members(&self) -> Vec<MemberNow> {
         let members = Self::members(self);
-        members.iter().map(|member| MemberNow { state: member.state, dirty: member.dirty_blocks }).collect()
+        members
+            .iter()
+            .map(|member| MemberNow { state: member.state, is_spare: member.is_spare, dirty: member.dirty_blocks })
+            .collect()
     }
 
     fn exposed_blocks(&self) -> u64 {

@@ -193,8 +193,9 @@ impl Machine {
 
     /// Asks for another device to be taken into the pool.
     pub fn add(&mut self, row: Member, model: FlashModel) -> RequestId {
+        let member = MemberId(self.flash.len() as u16);
         self.flash.push(ModelledFlash::new(model, row.bytes));
-        self.ask(Request::ChangeMembers(MembersChange::Add(row)))
+        self.ask(Request::ChangeMembers(MembersChange::Add { member, row, instead_of: None }))
     }
 
     fn flash_of(&mut self, member: MemberId) -> &mut ModelledFlash {

@@ -105,6 +105,19 @@ fn reads_of_what_a_pool_has_and_writes_that_nobody_syncs_are_as_fast_as_bare_dev
 }
 
 #[test]
+fn writes_that_are_synced_together_keep_all_devices_busy() {
+    let counts = [1, 4, 16, 64, 256];
+    for (devices, least) in [(1, [0.8, 0.75, 0.9, 0.95, 0.95]), (8, [0.8, 0.9, 0.9, 0.7, 0.75])] {
+        let [bare, through] = [ArraySide::Bare, ArraySide::Headpond]
+            .map(|side| threads(devices, ThreadLoad::SyncedWrites, &counts, side));
+        println!("synced writes, {devices} devices: bare {bare:.0?} MB/s, through headpond {through:.0?}");
+        for ((bare, through), least) in bare.iter().zip(&through).zip(least) {
+            assert!(*through >= least * bare, "{through} of {bare} on {devices} devices");
+        }
+    }
+}
+
+#[test]
 fn a_card_settles_at_what_it_is_when_full_and_a_reserve_leaves_it_more() {
     let steady = |model| {
         let array = cards(model, 1, 128, Redundancy::None);

@@ -33,8 +33,9 @@ impl Tree {
             tree.link("../bin/headpond", &format!("usr/sbin/{helper}"))?;
         }
         let packaging = root().join("packaging");
-        let unit = "headpond@.service";
-        tree.file(&packaging.join("systemd").join(unit), &format!("usr/lib/systemd/system/{unit}"), 0o644)?;
+        for unit in ["headpond@.service", "headpond-peer.service"] {
+            tree.file(&packaging.join("systemd").join(unit), &format!("usr/lib/systemd/system/{unit}"), 0o644)?;
+        }
         tree.pages(&contents.pages.join("man"))?;
         let completions = contents.pages.join("completions");
         for (name, to) in [

@@ -101,9 +101,9 @@ pub enum PoolCommand {
         mountpoint: PathBuf,
         /// The file or block device
         flash: PathBuf,
-        /// Leave this share of the device unwritten, such as 20%
-        #[arg(long, default_value_t)]
-        reserve: Reserve,
+        /// Leave this share of the device unwritten, such as 20%. Without it: as much as before
+        #[arg(long)]
+        reserve: Option<Reserve>,
         /// How the command waits.
         #[command(flatten)]
         changing: Changing,

@@ -144,7 +144,6 @@ fn a_device_that_failed_is_replaced_and_dirty_data_has_two_copies_again() {
     pond.unmount(&[]).ok();
 }
 
-/// The next worker knows nothing of what was lost before it.
 #[test]
 fn a_device_that_failed_before_the_worker_died_is_replaced_too() {
     let mut pond = Pond::new();
@@ -163,10 +162,99 @@ fn a_device_that_failed_before_the_worker_died_is_replaced_too() {
     let before = pond.status()["pid"].clone();
     pond.kill_worker(daemon);
     wait_until("another worker serves", || pond.status()["pid"] != before);
+    is_named_as_lost(&pond, "flash", "FAULTED");
     pool(&pond, "replace", &[&[old.as_os_str(), new.as_os_str()][..], &size].concat()).ok();
     pool(&pond, "wait", &[]).ok();
     assert_eq!(pool_status(&pond)["state"], "ONLINE");
     assert!(fs::read(&path).unwrap() == pattern(2 << 20, 2));
+    pond.unmount(&[]).ok();
+}
+
+/// The pool says of the first device which it is, since when it is missed, and what to do.
+fn is_named_as_lost(pond: &Pond, name: &str, state: &str) {
+    let status = pool_status(pond);
+    let flash = pond.at(name);
+    let flash = flash.to_str().unwrap();
+    let members = status["members"].as_array().unwrap();
+    let lost = members.iter().find(|member| member["flash"] == flash).unwrap_or_else(|| panic!("{status}"));
+    assert_eq!((&status["state"], &lost["state"]), (&"DEGRADED".into(), &state.into()), "{status}");
+    let since = lost["missed_since"].as_str().unwrap();
+    assert!(since.starts_with("20") && since.ends_with('Z'), "{status}");
+    let action = status["actions"][0].as_str().unwrap();
+    assert!(action.contains(flash) && action.contains(since), "{action}");
+    assert_eq!(pond.status()["pool_state"], "DEGRADED", "{}", pond.status());
+    run(["stats".as_ref(), pond.mnt().as_os_str()])
+        .refused(0, &[if state == "OFFLINE" { "lost_devices 0" } else { "lost_devices 1" }]);
+}
+
+#[test]
+fn what_is_missed_is_named_by_the_mounts_to_come_until_another_comes_or_none_is_wanted() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2", "flash3"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(2 << 20, 1));
+    fault(&pond, "flash", "cut");
+    write_and_sync(&path, &pattern(2 << 20, 2));
+    wait_until("its end is noted", || pond.log().contains("is out of the pool"));
+    // The origin has everything, and no marker.
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash2", "flash3"], &["--test-fault", "none"]).ok();
+    is_named_as_lost(&pond, "flash", "FAULTED");
+    let first = pond.at("flash");
+    pool(&pond, "remove", &[first.as_os_str()]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], status["members"].as_array().unwrap().len()), (&"ONLINE".into(), 2), "{status}");
+    let second = pond.at("flash2");
+    wait_until("it is offline", || pool(&pond, "offline", &[second.as_os_str(), "--quiet".as_ref()]).status == 0);
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash3"], &[]).ok();
+    is_named_as_lost(&pond, "flash2", "OFFLINE");
+    pool(&pond, "online", &[second.as_os_str()]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], status["members"].as_array().unwrap().len()), (&"ONLINE".into(), 2), "{status}");
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["flash3", "flash2"], &[]).ok();
+    assert_eq!(pool_status(&pond)["state"], "ONLINE");
+    pond.unmount(&[]).ok();
+}
+
+/// More devices than there are numbers: those of the members that are gone are given again.
+#[test]
+fn a_pool_outlives_forty_devices_and_believes_none_that_had_a_number_before() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "old"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(1 << 20, 1));
+    fault(&pond, "old", "cut");
+    write_and_sync(&path, &pattern(1 << 20, 2));
+    wait_until("it is lost", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+    wait_until("its end is noted", || pond.log().contains("is out of the pool"));
+    let replace = |old: &str, new: &str| {
+        let (old, new) = (pond.at(old), pond.at(new));
+        pool(&pond, "replace", &[old.as_os_str(), new.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+    };
+    replace("old", "device0");
+    for device in 1..40 {
+        let before = format!("device{}", device - 1);
+        replace(&before, &format!("device{device}"));
+        fs::remove_file(pond.at(&before)).unwrap();
+        write_and_sync(&path, &pattern(1 << 20, device));
+    }
+    let status = pool_status(&pond);
+    let numbers: Vec<u64> =
+        status["members"].as_array().unwrap().iter().map(|member| member["member"].as_u64().unwrap()).collect();
+    assert!(numbers.len() == 2 && numbers.iter().all(|number| *number < 32), "{status}");
+    pool(&pond, "wait", &[]).ok();
+    assert_eq!(pool_status(&pond)["state"], "ONLINE");
+    pond.unmount(&["--keep-dirty"]).ok();
+    // The first one to be lost had a number that another has by now.
+    mount_over(&pond, &["flash", "device39", "old"], &[]).refused(0, &["old is no member of the pool any more"]);
+    assert!(fs::read(&path).unwrap() == pattern(1 << 20, 39));
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount_over(&pond, &["old"], &[]).refused(43, &["goes on without this one"]);
+    fs::rename(pond.at("flash"), pond.at("aside")).unwrap();
+    mount_over(&pond, &["device39"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == pattern(1 << 20, 39), "either of the two is enough");
     pond.unmount(&[]).ok();
 }
 
@@ -389,6 +477,27 @@ fn a_share_of_each_device_stays_unwritten_and_is_shown_kept_and_given_up() {
     mount_over(&pond, &["flash"], &reserve).ok();
     pond.unmount(&[]).ok();
     mount_over(&pond, &["flash"], &["--size", "80M"]).refused(2, &["has 64 MiB"]);
+}
+
+#[test]
+fn a_device_that_comes_back_keeps_what_was_left_unwritten_of_it_unless_told_otherwise() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", "80M", "--reserve", "20%"]).ok();
+    let second = pond.at("flash2").into_os_string();
+    let offline = || pool(&pond, "offline", &[&second, "--quiet".as_ref()]).status == 0;
+    let sizes = || {
+        let member = pool_status(&pond)["members"][1].clone();
+        ["size_bytes", "reserve_bytes"].map(|name| member[name].as_u64().unwrap() >> 20)
+    };
+    assert_eq!(sizes(), [64, 16]);
+    wait_until("it is offline", offline);
+    pool(&pond, "online", &[&second, "-n".as_ref()]).refused(0, &["64 MiB of it as before"]);
+    pool(&pond, "online", &[&second]).refused(0, &["64 MiB of it as before"]);
+    assert_eq!(sizes(), [64, 16], "{}", pool_status(&pond));
+    wait_until("it is offline once more", offline);
+    pool(&pond, "online", &[&second, "--reserve".as_ref(), "0%".as_ref()]).refused(0, &["all but 0% of it"]);
+    assert_eq!(sizes(), [80, 0]);
+    pond.unmount(&[]).ok();
 }
 
 /// So many percent of so many MiB, in whole blocks.

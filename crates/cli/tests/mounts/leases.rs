@@ -150,6 +150,11 @@ impl Guard {
         fs::read_to_string(&self.log).unwrap()
     }
 
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn wait_for_mount(&mut self, pond: &Pond) {
         let mnt = pond.at("mnt2");
         wait_until("the guard has mounted", || {
@@ -161,9 +166,11 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // With SIGTERM a mount ends, and keeps what is dirty.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let _ = self.child.wait();
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // With SIGTERM a mount ends, and keeps what is dirty.
+            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -211,7 +218,7 @@ fn a_guard_goes_on_with_all_that_was_synced_once_the_owner_is_dead() {
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &peer, &etcd.address());
     let program = fence(&pond, 1);
-    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    let guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
     wait_until("the guard watches", || guard.log().contains("node first owns it"));
     let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
     let killed = std::thread::scope(|scope| {
@@ -227,6 +234,11 @@ fn a_guard_goes_on_with_all_that_was_synced_once_the_owner_is_dead() {
     wait_until("the lease is given back", || guard.log().contains("The lease is given back"));
     assert!(guard.log().contains("exit status: 1"), "{}", guard.log());
     assert!(!is_mounted(&pond.at("mnt2")));
+    // A guard that dies with the lease in its hand leaves the pool to the owner, and the next one knows whom to fence.
+    fs::write(pond.at("fence"), "#!/bin/sh\nsleep 30\n").unwrap();
+    wait_until("it has the lease again", || guard.log().matches("is about to follow").count() >= 2);
+    guard.kill();
+    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
     let status =
         run(["peer".as_ref(), "status".as_ref(), "--json".as_ref(), "--store".as_ref(), pond.at("store").as_os_str()]);
     assert_eq!(status.ok().json()[0]["owner"], 1, "the number went up for nothing");
@@ -236,10 +248,22 @@ fn a_guard_goes_on_with_all_that_was_synced_once_the_owner_is_dead() {
     let fenced = fs::read_to_string(pond.at("fenced")).unwrap();
     let words: Vec<&str> = fenced.lines().last().unwrap().split(' ').collect();
     assert_eq!(words[1..4], ["first", "second", "2"], "{fenced}");
+    let calls = fenced.lines().count();
     let (found, synced) = (records(&pond.at("mnt2").join("ledger")), synced.into_inner());
     assert!(found >= synced, "{found} of {synced} synced records");
     write_and_sync(&pond.at("mnt2").join("after"), b"on the second host");
     assert_eq!(pond.marker().unwrap()["owner"], 2);
+    // Its mount dies, too. The guard goes on with its own pool, and fences nobody.
+    let status = run(["status".as_ref(), pond.at("mnt2").as_os_str(), "--json".as_ref()]).ok().json();
+    let pids = ["holder", "pid"].map(|name| status[name].as_u64().unwrap().to_string());
+    assert!(Command::new("kill").arg("-KILL").args(&pids).status().unwrap().success());
+    wait_until("both are gone", || pids.iter().all(|pid| headpond_control::has_ended(pid.parse().unwrap())));
+    unmount_lazily(&pond.at("mnt2"));
+    drop(guard);
+    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    guard.wait_for_mount(&pond);
+    assert_eq!(fs::read_to_string(pond.at("fenced")).unwrap().lines().count(), calls, "it fenced itself");
+    assert_eq!(fs::read(pond.at("mnt2").join("after")).unwrap(), b"on the second host");
 }
 
 /// What an application sees of a mount that serves nothing any more.
@@ -314,12 +338,16 @@ fn an_owner_without_a_registry_stands_still_when_its_lease_is_over_and_goes_on_w
             write_and_sync(&pond.mnt().join("file"), b"meanwhile");
             written.store(true, Ordering::SeqCst);
         });
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(!written.load(Ordering::SeqCst), "it answered without a lease");
+        // A name waits as well, and no program hears an error, however long it takes.
+        let named = scope.spawn(|| File::create(pond.mnt().join("new")).map(drop));
+        std::thread::sleep(Duration::from_secs(11));
+        assert!(!written.load(Ordering::SeqCst) && !named.is_finished(), "it answered without a lease");
+        pond.unmount(&[]).refused(2, &["--keep-dirty"]);
         let said = run(["status".as_ref(), pond.mnt().as_os_str()]).text;
         assert!(said.contains("stands still"), "{said}");
         etcd.start_again();
         wait_until("it goes on", || written.load(Ordering::SeqCst));
+        named.join().unwrap().unwrap();
     });
     assert_eq!(pond.status()["lease"], "held");
     assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"meanwhile");
@@ -375,4 +403,52 @@ fn a_copy_that_the_owner_went_on_without_is_not_taken_over() {
     pond.unmount(&["--keep-dirty"]).ok();
     by_hand().ok();
     assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"on one");
+}
+
+#[test]
+fn a_pool_is_handed_over_with_all_that_is_dirty_and_back_again() {
+    let mut pond = Pond::new();
+    let Some(etcd) = Etcd::start(&pond) else { return };
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &peer, &etcd.address());
+    let hand_over = |to: &str| run(["handover".as_ref(), pond.mnt().as_os_str(), "--to".as_ref(), to.as_ref()]);
+    hand_over("first").refused(2, &["this host is that node"]);
+    let mut guard = Guard::start(&pond, &etcd.address(), &[]);
+    wait_until("the guard watches", || guard.log().contains("node first owns it"));
+    let file = pond.mnt().join("file");
+    write_and_sync(&file, b"dirty");
+    let open = File::open(&file).unwrap();
+    hand_over("second").refused(70, &["in use"]);
+    drop(open);
+    let began = Instant::now();
+    hand_over("second").refused(0, &["It is given to second"]);
+    guard.wait_for_mount(&pond);
+    println!("from the command to the other host's mount: {:?}", began.elapsed());
+    // It waited for no lease's end, and for no grace.
+    assert!(!guard.log().contains("no proof"), "{}", guard.log());
+    assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"dirty");
+    assert_eq!(pond.wait(daemon), 0);
+    pond.mount(&["--registry", &etcd.address(), "--node", "first"]).refused(11, &["already"]);
+    run(["handover".as_ref(), pond.at("mnt2").as_os_str(), "--to".as_ref(), "first".as_ref()])
+        .refused(2, &["no other host has a copy"]);
+    assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"dirty");
+}
+
+#[test]
+fn without_a_registry_nothing_is_handed_over_and_nobody_guards() {
+    let pond = Pond::new();
+    let peer = Peer::here(&pond);
+    pond.mount(&["--size", SIZE, "--peer", &peer.address]).ok();
+    run(["handover".as_ref(), pond.mnt().as_os_str(), "--to".as_ref(), "second".as_ref()]).refused(2, &["--registry"]);
+    assert_eq!(pond.status()["lease"], "");
+    run([
+        "peer".as_ref(),
+        "guard".as_ref(),
+        pond.origin().as_os_str(),
+        pond.at("mnt2").as_os_str(),
+        "--store".as_ref(),
+        pond.at("store").as_os_str(),
+    ])
+    .refused(2, &["--registry http://HOST:PORT"]);
+    run(["mount", "/a", "/b", "--flash", "/c", "--registry", "etcd1:2379"]).refused(2, &["http://HOST:PORT"]);
 }

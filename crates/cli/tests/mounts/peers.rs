@@ -271,7 +271,7 @@ fn an_owner_that_was_deposed_answers_no_sync_and_comes_back_to_nothing() {
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
     write_and_sync(&pond.mnt().join("before"), b"on both");
-    // It lives, and has the lock beside the origin: nothing is raised.
+    // It lives, and has the lock beside the origin: nothing is raised, and the copy stays.
     take_over(&pond, &["--old-owner-is-dead"]).refused(11, &["already"]);
     write_and_sync(&pond.mnt().join("before"), b"on both hosts");
 
@@ -372,4 +372,98 @@ fn without_certificates_a_peer_is_on_this_host() {
     // Where dirty data has one copy, a peer would have none.
     pond.mount(&["--redundancy", "none", "--peer", "unix:/nowhere"]).refused(0, &["redundancy=mirror"]);
     pond.unmount(&[]).ok();
+}
+
+/// What the store says of its only pool.
+fn kept(pond: &Pond) -> serde_json::Value {
+    let store = pond.at("store");
+    run(["peer".as_ref(), "status".as_ref(), "--json".as_ref(), "--store".as_ref(), store.as_os_str()]).ok().json()[0]
+        .clone()
+}
+
+fn lose_the_mount(pond: &mut Pond, daemon: usize) {
+    pond.kill(daemon);
+    let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
+}
+
+#[test]
+fn a_take_over_that_is_refused_leaves_the_pool_with_its_owner() {
+    // A copy that was lost before the owner, so it lacks what was synced after.
+    let mut pond = Pond::new();
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
+    write_and_sync(&pond.mnt().join("file"), b"on both hosts");
+    peer.signal("-KILL");
+    wait_until("the pool goes on without it", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+    write_and_sync(&pond.mnt().join("file"), b"on this one alone");
+    drop(peer);
+    lose_the_mount(&mut pond, daemon);
+    take_over(&pond, &["--old-owner-is-dead"]).refused(43, &["is not all of the pool"]);
+    assert_eq!(kept(&pond)["owner"], 1);
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &["--peer", &peer.address]);
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"on this one alone");
+
+    // A copy that has rotted. The server is there this time, and lets it go.
+    let bytes = pattern(1 << 16, 7);
+    write_and_sync(&pond.mnt().join("rotten"), &bytes);
+    // Before the last checkpoint: a start does not read it again.
+    pond.unmount(&["--keep-dirty"]).ok();
+    pond.wait(daemon);
+    let daemon = mount(&mut pond, &["--peer", &peer.address]);
+    write_and_sync(&pond.mnt().join("after"), b"after it");
+    lose_the_mount(&mut pond, daemon);
+    let copy = PathBuf::from(kept(&pond)["file"].as_str().unwrap());
+    let held = fs::read(&copy).unwrap();
+    let places: Vec<usize> =
+        (0..held.len()).step_by(4096).filter(|at| held[*at..*at + 4096] == bytes[..4096]).collect();
+    assert!(!places.is_empty(), "this test needs the data as it is");
+    let file = OpenOptions::new().write(true).open(&copy).unwrap();
+    places.iter().for_each(|at| file.write_all_at(&[9; 512], *at as u64).unwrap());
+    take_over(&pond, &["--old-owner-is-dead"]).refused(38, &["damaged", "Nothing was changed", "--even-damaged"]);
+    assert_eq!(kept(&pond)["owner"], 1);
+    let daemon = mount(&mut pond, &["--peer", &peer.address]);
+    assert!(fs::read(pond.mnt().join("rotten")).unwrap() == bytes, "the owner has it");
+    lose_the_mount(&mut pond, daemon);
+    take_over(&pond, &["--old-owner-is-dead", "--even-damaged"]).ok();
+    assert_eq!(kept(&pond)["owner"], 2);
+    assert_eq!(fs::read(pond.at("mnt2").join("after")).unwrap(), b"after it");
+    run(["unmount".as_ref(), pond.at("mnt2").as_os_str(), "--keep-dirty".as_ref()]).ok();
+}
+
+/// As if the peer's host had started anew since: what its kernel had in memory alone does not count.
+fn restart_the_peers_host(pond: &Pond) {
+    let record = fs::read_dir(pond.at("store")).unwrap().map(|entry| entry.unwrap().path());
+    let path = record.into_iter().find(|path| path.extension() == Some("json".as_ref())).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    record["boot"] = "another".into();
+    fs::write(&path, record.to_string()).unwrap();
+}
+
+#[test]
+fn a_copy_counts_after_its_host_was_stopped_in_order_or_if_its_syncs_are_durable() {
+    for (signal, more, counts) in
+        [("-TERM", None, true), ("-KILL", None, false), ("-KILL", Some("--copies-durable"), true)]
+    {
+        let mut pond = Pond::new();
+        let mut peer = Peer::here(&pond);
+        let mut options = vec!["--size", SIZE, "--peer", &peer.address];
+        options.extend(more);
+        let daemon = mount(&mut pond, &options);
+        write_and_sync(&pond.mnt().join("file"), b"on both hosts");
+        peer.signal(signal);
+        let status = peer.child.wait().unwrap();
+        assert_eq!(status.code(), (signal == "-TERM").then_some(0));
+        let log = fs::read_to_string(pond.at("peer.log")).unwrap();
+        assert_eq!(log.contains("stopped: each copy is on disk"), signal == "-TERM", "{log}");
+        // Before the owner notices, and tells the origin so.
+        lose_the_mount(&mut pond, daemon);
+        restart_the_peers_host(&pond);
+        let kept = kept(&pond);
+        assert_eq!((&kept["counts"], &kept["durable"]), (&counts.into(), &more.is_some().into()), "{kept}");
+        if !counts {
+            assert!(kept["why"].as_str().unwrap().contains("went down"), "{kept}");
+            take_over(&pond, &["--old-owner-is-dead"]).refused(2, &["does not count", "Nothing was changed"]);
+        }
+    }
 }

@@ -101,6 +101,18 @@ fn one_of_two_devices_fails_under_load_and_no_program_sees_it() {
 }
 
 #[test]
+fn a_device_that_vanishes_while_nothing_is_written_is_found_lost() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none"]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    pond.flush().ok();
+    fault(&pond, "flash2", "cut");
+    wait_until("it is lost", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
+    assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn a_device_that_is_much_slower_than_the_other_is_named() {
     let pond = Pond::new();
     mount_over(&pond, &["flash", "flash2"], &["--size", SIZE, "--test-fault", "none"]).ok();
@@ -147,6 +159,7 @@ fn a_pool_starts_without_a_device_loudly_and_does_not_believe_it_when_it_comes_b
     mount_over(&pond, &["flash", "flash2"], &[]).refused(0, &["no member", "pool add"]);
     assert!(fs::read(&path).unwrap() == pattern(3 << 20, 2), "the old one is not believed");
     pool(&pond, "add", &[pond.at("flash2").as_os_str()]).ok();
+    pool(&pond, "wait", &["-q".as_ref()]).ok();
     assert_eq!(pool_status(&pond)["state"], "ONLINE");
     pond.unmount(&[]).ok();
     assert!(fs::read(pond.origin().join("file")).unwrap() == pattern(3 << 20, 2));

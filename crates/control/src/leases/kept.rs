@@ -19,9 +19,10 @@ use headpond_shard::boot_clock;
 use super::plan::LeasePlan;
 use crate::deposed::Deposed;
 use crate::process::log::log_line;
+use crate::process::{Step, Waiting};
 use crate::refusal::{ExitStatus, Refusal};
 
-/// How long beyond its length another's lease is waited for: the registry ends it a little late.
+/// How long a start waits beyond the length of a lease: the registry ends one a little late.
 const LATE: Duration = Duration::from_secs(3);
 
 /// How often who waits for a lease asks.
@@ -44,8 +45,15 @@ pub(crate) struct Tenure {
 pub(crate) struct KeptLease {
     shared: Arc<Shared>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
-    /// Whether the use has begun. A start that is refused leaves.
-    in_use: bool,
+    /// What the registry had before this start, to be put back if the start is refused. None once the use has begun.
+    before: Option<Before>,
+}
+
+/// What a registry had before.
+#[derive(Clone, Debug)]
+enum Before {
+    Nothing,
+    Record(OwnerRecord),
 }
 
 struct Shared {
@@ -53,6 +61,8 @@ struct Shared {
     pool: PoolId,
     node: Node,
     length: Duration,
+    /// It is about to follow another owner.
+    follows: bool,
     deposed: Deposed,
     state: Mutex<State>,
 }
@@ -62,18 +72,21 @@ struct State {
     id: LeaseId,
     /// The record, as this host wrote it last, and the versions of its keys.
     record: OwnerRecord,
-    /// The generation of the list of members that this host has. The registry may have it although no answer said so.
-    members: u64,
     versions: (i64, i64),
     /// Whether the last question had no answer.
     failing: bool,
 }
 
-/// Whether a change of a record came to its end.
-enum Changed {
-    Yes,
-    /// Something else has changed it.
-    Overtaken,
+/// With what a lease begins.
+struct Start {
+    registry: Arc<dyn Registry>,
+    pool: PoolId,
+    node: Node,
+    length: Duration,
+    follows: bool,
+    record: OwnerRecord,
+    versions: (i64, i64),
+    before: Before,
 }
 
 fn nanos(length: Duration) -> Nanos {
@@ -91,54 +104,69 @@ fn away(pool: PoolId, error: &RegistryError) -> Refusal {
 }
 
 impl KeptLease {
-    /// Takes the lease of a pool that this host has, and keeps it. Waits for another's that may be over soon.
+    /// Takes the lease of a pool that this host has, and keeps it. Waits for another's that may be over soon, and for a
+    /// registry that is silent: for some seconds, or, as a worker that follows another one, for as long as that takes.
     ///
     /// # Errors
     /// If another host owns the pool, took it over, or the registry does not answer.
-    pub(crate) fn take(plan: &LeasePlan, tenure: Tenure, deposed: &Deposed) -> Result<Self, Refusal> {
+    pub(crate) fn take(
+        plan: &LeasePlan,
+        tenure: Tenure,
+        deposed: &Deposed,
+        follows: bool,
+        waiting: &Waiting,
+    ) -> Result<Self, Refusal> {
         let (registry, node, length) = (plan.open()?, plan.node(), plan.length());
         let Tenure { pool, owner, members } = tenure;
         let refusal = |what: String, advice, status| Refusal::Owner { pool: pool.to_string(), what, advice, status };
         let until = Instant::now() + length + LATE;
+        let waits = || follows || Instant::now() < until;
         let mut told = false;
         let mut wait = |why: &str| {
             if !std::mem::replace(&mut told, true) {
-                log_line(format_args!("pool {pool}: {why}, for up to {} s", (length + LATE).as_secs()));
+                log_line(format_args!("pool {pool}: {why}; this start waits"));
             }
             std::thread::sleep(ASK);
         };
+        waiting.on(Step::Registry);
         loop {
             let mut lease = OwnerLease::new(nanos(length));
             lease.asked(boot_clock());
-            let seen = match registry.read(pool) {
-                Ok(seen) => seen,
+            let taken = registry.read(pool).and_then(|seen| {
+                let verdict = judge_owner(&node, owner, members, seen.seen.as_ref());
+                if verdict != OwnerVerdict::Take {
+                    return Ok((verdict, seen, None));
+                }
+                let record = OwnerRecord { node: node.clone(), owner, members, left: false, handed_to: None };
+                let granted = registry.take(pool, &seen, &node, Some(&record), length)?;
+                Ok((verdict, seen, granted.map(|granted| (granted, record))))
+            });
+            let (verdict, seen) = match taken {
+                Ok((_, seen, Some((granted, record)))) => {
+                    let before = seen.seen.map_or(Before::Nothing, |seen| Before::Record(seen.record));
+                    let versions = (granted.version, granted.version);
+                    let start = Start { registry, pool, node, length, follows: false, record, versions, before };
+                    return Ok(Self::begin(start, lease, granted, deposed));
+                }
+                Ok((verdict, seen, None)) => (verdict, seen),
                 // After a power cut all hosts start at once, and etcd takes a moment to choose a leader.
-                Err(error @ RegistryError::Silent { .. }) if Instant::now() < until => {
-                    wait(&format!("{error}; this start waits for it"));
+                Err(error @ RegistryError::Silent { .. }) if waits() => {
+                    wait(&error.to_string());
                     continue;
                 }
                 Err(error) => return Err(away(pool, &error)),
             };
             let by = seen.seen.as_ref().map(|RecordSeen { record, .. }| record.clone());
             let named = || by.as_ref().map_or_else(String::new, |by| by.node.name.clone());
-            match judge_owner(&node, owner, members, seen.seen.as_ref()) {
-                OwnerVerdict::Take => {
-                    // Who takes over has fenced all before it mounts.
-                    let unfenced = Vec::new();
-                    let record =
-                        OwnerRecord { node: node.clone(), owner, members, left: false, handed_to: None, unfenced };
-                    let taken = registry.take(pool, &seen, &record, length).map_err(|error| away(pool, &error))?;
-                    // None: another was faster. What it wrote is judged.
-                    if let Some(granted) = taken {
-                        return Ok(Self::begin(registry, pool, node, lease, granted, record, deposed));
-                    }
-                }
-                OwnerVerdict::Held if Instant::now() < until => {
-                    wait(&format!("node {} has its lease; this start waits, in case that one is gone", named()));
-                }
+            let has_it =
+                seen.seen.as_ref().and_then(|seen| seen.leased.as_ref()).map_or_else(named, |by| by.name.clone());
+            match verdict {
+                // Another was faster. What it wrote is judged.
+                OwnerVerdict::Take => wait("another host asks, too"),
+                OwnerVerdict::Held if waits() => wait(&format!("node {has_it} has its lease")),
                 OwnerVerdict::Held => {
                     return Err(refusal(
-                        format!("node {} owns it", named()),
+                        format!("node {has_it} owns it"),
                         "Unmount it there first, or hand it over. If that host has the same name as this one: --node",
                         ExitStatus::OwnedElsewhere,
                     ));
@@ -162,43 +190,70 @@ impl KeptLease {
         }
     }
 
-    /// Keeps a lease that was just granted.
-    pub(crate) fn begin(
+    /// Keeps the lease of a host that is about to follow another owner. The record still is that one's.
+    pub(crate) fn follow(
         registry: Arc<dyn Registry>,
-        pool: PoolId,
-        node: Node,
-        mut lease: OwnerLease,
+        plan: &LeasePlan,
+        tenure: Tenure,
+        seen: (&OwnerRecord, i64),
+        lease: OwnerLease,
         granted: Granted,
-        record: OwnerRecord,
         deposed: &Deposed,
     ) -> Self {
-        let Granted { lease: id, length, version } = granted;
-        lease.granted(nanos(length));
+        let (record, record_at) = seen;
+        let start = Start {
+            registry,
+            pool: tenure.pool,
+            node: plan.node(),
+            length: plan.length(),
+            follows: true,
+            record: record.clone(),
+            versions: (record_at, granted.version),
+            before: Before::Record(record.clone()),
+        };
+        Self::begin(start, lease, granted, deposed)
+    }
+
+    /// Keeps a lease that was just granted.
+    fn begin(start: Start, mut lease: OwnerLease, granted: Granted, deposed: &Deposed) -> Self {
+        let Start { registry, pool, node, length, follows, record, versions, before } = start;
+        let Granted { lease: id, length: granted, .. } = granted;
+        lease.granted(nanos(granted));
         deposed.term().lasts_until(lease.until());
-        let members = record.members;
-        let state = State { lease, id, record, members, versions: (version, version), failing: false };
-        let shared =
-            Arc::new(Shared { registry, pool, node, length, deposed: deposed.clone(), state: Mutex::new(state) });
+        let state = State { lease, id, record, versions, failing: false };
+        let shared = Arc::new(Shared {
+            registry,
+            pool,
+            node,
+            length,
+            follows,
+            deposed: deposed.clone(),
+            state: Mutex::new(state),
+        });
         let (stop, stopped) = channel();
         let keeps = shared.clone();
         let keep = move || {
-            let mut answered = true;
-            while !keeps.is_over() {
-                let pause = Duration::from_nanos(keeps.state().lease.pause(answered).0);
-                if !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
-                    return;
-                }
-                answered = keeps.renew();
+            // At once: what led here may have taken most of the first lease.
+            let mut pause = Duration::ZERO;
+            while !keeps.is_over() && matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
+                let began = boot_clock();
+                let answered = keeps.renew();
+                pause = Duration::from_nanos(keeps.state().lease.pause(answered, began, boot_clock()).0);
             }
         };
         // Without the thread the lease ends, and with it this host's term.
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(keep).ok();
-        Self { shared, thread: thread.map(|thread| (stop, thread)), in_use: false }
+        Self { shared, thread: thread.map(|thread| (stop, thread)), before: Some(before) }
     }
 
     /// The pool is in use from now on: only an end in order leaves it.
     pub(crate) fn is_in_use(&mut self) {
-        self.in_use = true;
+        self.before = None;
+    }
+
+    /// This host's name in the registry.
+    pub(crate) fn node(&self) -> &str {
+        &self.shared.node.name
     }
 
     /// What tells the registry of changes of the list of members.
@@ -209,20 +264,14 @@ impl KeptLease {
 
     /// Stops keeping the lease. It ends by itself, unless somebody of this host takes it again.
     pub(crate) fn stop(mut self) {
-        self.in_use = true;
+        self.before = None;
         self.stop_thread();
     }
 
-    /// Puts back what the registry had, and gives the lease up.
-    pub(crate) fn give_back(mut self, before: &OwnerRecord) {
-        self.in_use = true;
-        self.stop_thread();
-        self.shared.leave(|record| *record = before.clone());
-    }
-
-    /// Ends it in order: nobody takes the pool over by himself, but the node to which it is given.
+    /// Ends it in order: this host writes nothing any more, and what it wrote is at the origin. Nobody takes the pool over
+    /// by himself, but the node to which it is given.
     pub(crate) fn leave(mut self, to: Option<&str>) {
-        self.in_use = true;
+        self.before = None;
         self.stop_thread();
         self.shared.leave(|record| {
             record.left = true;
@@ -241,8 +290,11 @@ impl KeptLease {
 impl Drop for KeptLease {
     fn drop(&mut self) {
         self.stop_thread();
-        if !self.in_use {
-            self.shared.leave(|record| record.left = true);
+        match self.before.take() {
+            None => {}
+            Some(Before::Record(before)) => self.shared.leave(|record| *record = before),
+            // A pool that never was in use.
+            Some(Before::Nothing) => self.shared.leave(|record| record.left = true),
         }
     }
 }
@@ -297,16 +349,25 @@ impl Shared {
     /// The lease is gone: the host slept, or the registry was away for longer than it lasts. This host may take it
     /// again if nobody else has.
     fn take_again(&self, state: &mut State) -> Result<(), String> {
+        if self.follows {
+            // The owner may have been back meanwhile: its copy here is not what was looked at.
+            state.lease.lost();
+            self.deposed.say("the lease is gone".to_owned());
+            return Ok(());
+        }
         let seen = self.registry.read(self.pool).map_err(|error| error.to_string())?;
-        let record = OwnerRecord { members: state.members, ..state.record.clone() };
-        match judge_owner(&self.node, record.owner, record.members, seen.seen.as_ref()) {
+        if let Some(found) = &seen.seen {
+            self.adopt(state, &found.record);
+        }
+        let OwnerRecord { owner, members, .. } = state.record;
+        match judge_owner(&self.node, owner, members, seen.seen.as_ref()) {
             OwnerVerdict::Take => {
-                let taken = self.registry.take(self.pool, &seen, &record, self.length);
+                let taken = self.registry.take(self.pool, &seen, &self.node, Some(&state.record), self.length);
                 let Some(granted) = taken.map_err(|error| error.to_string())? else {
                     return Err("another host was faster".to_owned());
                 };
                 let Granted { lease, length, version } = granted;
-                (state.id, state.versions, state.record) = (lease, (version, version), record);
+                (state.id, state.versions) = (lease, (version, version));
                 state.lease.granted(nanos(length));
                 Ok(())
             }
@@ -323,52 +384,60 @@ impl Shared {
         }
     }
 
+    /// A record that this very owner has written counts, also if its answer was lost. True if it is such a one.
+    fn adopt(&self, state: &mut State, found: &OwnerRecord) -> bool {
+        let ours = found.node == self.node && found.owner == state.record.owner;
+        if ours {
+            state.record.members = state.record.members.max(found.members);
+        }
+        ours
+    }
+
     /// Writes a list of members down. Only then may a sync that waits for it be answered.
     fn tell_members(&self, members: u64) -> io::Result<()> {
         let mut state = self.state();
-        state.members = state.members.max(members);
         if state.record.members >= members {
             return Ok(());
         }
         let record = OwnerRecord { members, ..state.record.clone() };
-        match self.change(&mut state, record).map_err(io::Error::other)? {
-            Changed::Yes => Ok(()),
-            Changed::Overtaken => Err(io::Error::other("the registry's record of the owner was changed by another")),
-        }
+        self.change(&mut state, record).map_err(io::Error::other)
     }
 
     /// Changes the record, as who has the lease.
-    fn change(&self, state: &mut State, record: OwnerRecord) -> Result<Changed, RegistryError> {
+    fn change(&self, state: &mut State, record: OwnerRecord) -> Result<(), String> {
         for _ in 0..TRIES {
             let (record_at, lease_at) = state.versions;
             let seen = SeenAt { seen: None, record: record_at, lease: lease_at };
-            if let Some(version) = self.registry.change(self.pool, &seen, &record)? {
+            let changed = self.registry.change(self.pool, &seen, &record).map_err(|error| error.to_string())?;
+            if let Some(version) = changed {
                 state.versions.0 = version;
                 state.record = record;
-                return Ok(Changed::Yes);
+                return Ok(());
             }
             // A change of our own whose answer was lost.
-            let now = self.registry.read(self.pool)?;
-            let of = &state.record;
-            let is_own = |found: &OwnerRecord| (&found.node, found.owner) == (&of.node, of.owner) || *found == record;
-            let ours = now.seen.is_some_and(|seen| is_own(&seen.record));
+            let now = self.registry.read(self.pool).map_err(|error| error.to_string())?;
+            let found = now.seen.map(|seen| seen.record);
+            let before = found.as_ref() == Some(&state.record) || found.as_ref() == Some(&record);
+            let ours = before || found.is_some_and(|found| self.adopt(state, &found));
             if !ours || now.lease != lease_at {
-                return Ok(Changed::Overtaken);
+                break;
             }
             state.versions.0 = now.record;
         }
-        Ok(Changed::Overtaken)
+        Err("the registry's record of the owner, or its lease, is another's".to_owned())
     }
 
-    /// Changes the record for the last time, and gives the lease up.
+    /// Changes the record for the last time, and gives the lease up. From here on this host is no owner.
     fn leave(&self, change: impl FnOnce(&mut OwnerRecord)) {
         let mut state = self.state();
+        self.deposed.term().lasts_until(Nanos(0));
         if state.lease.is_lost() {
             return;
         }
         let mut record = state.record.clone();
         change(&mut record);
-        let left = self.change(&mut state, record).and_then(|_| self.registry.release(state.id));
+        let changed = if record == state.record { Ok(()) } else { self.change(&mut state, record) };
+        let left = changed.and_then(|()| self.registry.release(state.id).map_err(|error| error.to_string()));
         if let Err(error) = left {
             log_line(format_args!("pool {}: the lease is left to end by itself: {error}", self.pool));
         }

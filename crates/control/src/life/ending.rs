@@ -5,6 +5,7 @@
 //! has its answer. The marker stays until the origin has all of them.
 
 use std::fmt;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -116,6 +117,18 @@ impl Ending<'_> {
         });
         let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
         Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
+    }
+
+    /// Waits until the origin has what this host's kernel still has for it, for a bounded time.
+    pub(crate) fn sync_origin(self) -> std::io::Result<()> {
+        let root = self.root.as_fd().try_clone_to_owned()?;
+        let (send, done) = channel();
+        let sync = move || {
+            // Fails only if nobody waits any more.
+            let _ = send.send(rustix::fs::syncfs(root));
+        };
+        std::thread::Builder::new().name("sync-origin".to_owned()).spawn(sync)?;
+        done.recv_timeout(STEP).map_err(|_| std::io::ErrorKind::TimedOut)?.map_err(Into::into)
     }
 
     /// Syncs the origin's file system. After a failure of the flash everything went to the origin directly, and its

@@ -17,10 +17,10 @@ use std::sync::mpsc::Sender;
 
 use headpond_base::{BLOCK_U64, CacheMode, MemberId, hex};
 use headpond_device::{Backend, FaultPlan, Faults, Reactor};
-use headpond_engine::{Config, Reply, Request};
+use headpond_engine::{Config, Recovered, Reply, Request};
 use headpond_format::{MEMBERS_MAX, MemberState};
 use headpond_mount::{KeptTime, KnownObject};
-use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
+use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard, Term, TermState};
 use rustix::fd::{AsFd, OwnedFd};
 
 use super::beat::keep_beating;
@@ -43,7 +43,7 @@ use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
 use crate::service::{MemberFaults, StartedPool, name_devices, rules};
-use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
+use crate::settings::{Keeper, LiveSettings, Loss, Missed, MissedDevices, PoolPlan, settings_from_file};
 use crate::wording::HowMany;
 use crate::wording::clock::{unix_seconds, utc};
 
@@ -87,7 +87,10 @@ pub(crate) struct Inheritance<'a> {
 /// A pool in use. Requests come in through its handle, and through the doors that are attached to the handle.
 pub(crate) struct RunningPool {
     handle: Handle,
+    term: Arc<Term>,
     lease: Option<KeptLease>,
+    /// The node that gets the pool, once it has ended.
+    given_to: Option<String>,
     root: Arc<OriginRoot>,
     gate: Arc<Gate>,
     started: Option<StartedPool>,
@@ -144,6 +147,11 @@ impl<'a> FoundPool<'a> {
         };
         let mut flash = flash.beating(beat);
         let deposed = Deposed::default();
+        if plan.lease.is_some() {
+            // What a worker before this one wrote may be in a device's memory alone: the registry must not know of a list
+            // of members that a start after a power cut does not find.
+            flash.sync()?;
+        }
         // Before anything is changed, and before a long recovery.
         let tenure = flash.newest().filter(|_| !plan.format).map(|newest| Tenure {
             pool: newest.pool,
@@ -151,7 +159,10 @@ impl<'a> FoundPool<'a> {
             members: known_members(&newest),
         });
         let lease = plan.lease.as_ref().zip(tenure);
-        let mut lease = lease.map(|(lease, tenure)| KeptLease::take(lease, tenure, &deposed)).transpose()?;
+        let mut lease = lease
+            .map(|(lease, tenure)| KeptLease::take(lease, tenure, &deposed, left.is_some(), waiting))
+            .transpose()?;
+        waiting.on(Step::Pool);
         if let Some(peer) = plan.peer.as_ref().filter(|_| !plan.format) {
             flash.invite(peer, &deposed)?;
         }
@@ -169,7 +180,7 @@ impl<'a> FoundPool<'a> {
         let mut ready = make_ready(&mut flash, root, &beside, plan, inherited, waiting)?;
         if let Some(plan) = plan.lease.as_ref().filter(|_| lease.is_none()) {
             let tenure = Tenure { pool: ready.pool, owner: ready.owner, members: ready.members_generation };
-            lease = Some(KeptLease::take(plan, tenure, &deposed)?);
+            lease = Some(KeptLease::take(plan, tenure, &deposed, false, waiting)?);
         }
         let devices = flash.devices(&ready.recovered.superblock().members)?;
         for member in found.iter().flat_map(|marker: &Marker| &marker.members) {
@@ -179,6 +190,7 @@ impl<'a> FoundPool<'a> {
         }
         let keeper = Keeper::open(devices.clone(), ready.pool);
         let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
+        note_missed(live.missed(), &ready.recovered, &devices);
         let history = History::of(&devices, &ready.recovered.superblock().geometry, ready.pool);
         let had_failed = failure.is_some();
         Ok(Self {
@@ -276,7 +288,6 @@ impl<'a> FoundPool<'a> {
         let started = StartedPool {
             pool: ready.pool,
             geometry: ready.recovered.superblock().geometry,
-            gone: of(MemberState::Gone).collect(),
             leaving: of(MemberState::Emptied).collect(),
             missing: ready.recovered.missing().to_vec(),
             owner: ready.owner,
@@ -306,7 +317,9 @@ impl<'a> FoundPool<'a> {
         }
         let pool = RunningPool {
             handle,
+            term: deposed.term().clone(),
             lease,
+            given_to: None,
             root,
             gate,
             started: Some(started),
@@ -318,6 +331,26 @@ impl<'a> FoundPool<'a> {
             keeping: [keep, watch],
         };
         Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes, after_crash }))
+    }
+}
+
+/// Brings what is known of the devices that the pool misses up to what the list of members says, and this start found.
+fn note_missed(known: &MissedDevices, recovered: &Recovered, devices: &PoolDevices) {
+    let list = &recovered.superblock().members;
+    let absent = recovered.missing();
+    // The list without those that are not here is still to be written.
+    let is_new = |member: MemberId| {
+        absent.contains(&member) && list.get(member).is_some_and(|row| row.state == MemberState::InUse)
+    };
+    let was = |member: MemberId| list.get(member).is_some_and(|row| row.missed);
+    known.keep_only(was);
+    for missed in known.all() {
+        devices.was_at(missed.member, missed.path);
+    }
+    for member in list.iter().map(|(member, _)| member).filter(|member| was(*member) || is_new(*member)) {
+        let path = devices.path_of(member);
+        let since = if is_new(member) { unix_seconds() } else { 0 };
+        known.note(Missed { member, path, since, loss: Loss::Absent });
     }
 }
 
@@ -385,9 +418,45 @@ impl RunningPool {
         ending.settle_marker(self.beside, &Superblocks::of(self.devices.clone()), &mut ended);
         drop(self.keeping);
         if let Some(lease) = self.lease {
-            lease.leave(None);
+            // Who follows takes its word that nothing of this host is on its way to the origin any more.
+            let settled = if ended.trouble.is_none() && ended.stopped { ending.sync_origin() } else { Ok(()) };
+            let in_order = ended.trouble.is_none() && ended.stopped && settled.is_ok();
+            let complete = in_order && self.handle.stats().exposed_blocks == 0;
+            if let Some(to) = &self.given_to {
+                let said = if complete {
+                    format!("It is given to {to}, which has them in its copy")
+                } else {
+                    format!("It is NOT given to {to}: it did not end in order, or the copy was lost. Mount again here")
+                };
+                ended.note = Some(said);
+            }
+            if in_order {
+                lease.leave(self.given_to.as_deref().filter(|_| complete));
+            } else {
+                lease.stop();
+            }
         }
         ended
+    }
+
+    /// The mount is about to end, or is not: requests that wait for a lease give up.
+    pub(crate) fn leaves(&self, leaves: bool) {
+        self.term.leaving(leaves);
+    }
+
+    /// Whether this host may act as the owner now.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.term.state() == TermState::Stands
+    }
+
+    /// This host's name in the registry, if the pool has a lease.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.lease.as_ref().map(KeptLease::node)
+    }
+
+    /// Once it has ended, the pool is this node's.
+    pub(crate) fn hand_to(&mut self, node: String) {
+        self.given_to = Some(node);
     }
 }
 

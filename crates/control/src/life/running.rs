@@ -183,14 +183,31 @@ impl Running {
                 Ok(Event::Unmount { client, keep_dirty }) => {
                     // Requests that wait for the thaw would keep the mount busy.
                     self.service.thaw();
+                    self.pool.leaves(true);
                     match self.mounted.unmount() {
                         Ok(()) => {
                             let flush = if keep_dirty { EndFlush::Nothing } else { EndFlush::Everything };
                             return self.finish(flush, Some(client));
                         }
-                        Err(error) => client.refuse(&unmount_refusal(&self, error)),
+                        Err(error) => {
+                            self.pool.leaves(false);
+                            client.refuse(&unmount_refusal(&self, error));
+                        }
                     }
                 }
+                Ok(Event::HandOver { client, to }) => match self.may_hand_over(&to) {
+                    Ok(()) => {
+                        self.service.thaw();
+                        match self.mounted.unmount() {
+                            Ok(()) => {
+                                self.pool.hand_to(to);
+                                return self.finish(EndFlush::Nothing, Some(client));
+                            }
+                            Err(error) => client.refuse(&unmount_refusal(&self, error)),
+                        }
+                    }
+                    Err(refusal) => client.refuse(&refusal),
+                },
                 Ok(Event::Upgrade { client, program, layout }) => self.go_on_with(&program, &layout, client),
                 Ok(Event::Signal(signal)) => {
                     let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
@@ -236,11 +253,38 @@ impl Running {
         }
     }
 
+    /// Whether another host has all that this one has.
+    fn may_hand_over(&self, to: &str) -> Result<(), Refusal> {
+        let mnt = self.service.mountpoint();
+        let refuse = |what: &str| Err(Refusal::Usage(format!("{} is not handed over: {what}", mnt.display())));
+        let pool = self.service.pool_shown();
+        match self.pool.node() {
+            None => return refuse("it has no lease that could go to another host. Mount with --registry"),
+            Some(node) if node == to => return refuse("this host is that node"),
+            Some(_) => {}
+        }
+        if !pool.members.iter().any(|member| member.copies_only && member.state == "ONLINE") {
+            return refuse("no other host has a copy. For one: headpond pool add MOUNTPOINT --peer HOST:PORT");
+        }
+        if !self.pool.is_owner() {
+            return refuse("it stands still, as its lease is not renewed");
+        }
+        if pool.exposed_bytes > 0 {
+            return refuse("the copy is not complete yet. To wait for it: headpond pool wait MOUNTPOINT");
+        }
+        Ok(())
+    }
+
     /// Ends this worker, so that another program takes over. What was acknowledged is durable before, so that the next
     /// one has little to recover. Requests that come meanwhile wait in the kernel.
     fn go_on_with(&self, program: &Path, layout: &str, client: Client) {
         if let Err(refusal) = self.heirs.may_be(program, layout) {
             return client.refuse(&refusal);
+        }
+        if !self.pool.is_owner() {
+            let what =
+                "upgrade: the mount stands still, as its lease is not renewed. Nothing was changed. Try again later";
+            return client.refuse(&Refusal::Usage(what.to_owned()));
         }
         if let Reply::Failed(errno) = self.pool.handle().call(Request::SyncAll) {
             log_line(format_args!("an upgrade: the pool cannot be synced before: {errno}"));
@@ -277,6 +321,7 @@ impl Running {
     /// Ends the mount even if it is in use. Dirty data goes to the origin for at most `flush`.
     fn leave(mut self, flush: Option<Duration>) -> Result<Ended, Refusal> {
         self.service.thaw();
+        self.pool.leaves(true);
         match self.mounted.unmount() {
             Ok(()) => {}
             Err(error) => {
@@ -301,12 +346,13 @@ impl Running {
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         service.thaw();
+        pool.leaves(true);
         service.recordings.end();
         notify("STOPPING=1");
         let mut is_interrupted = || match events.try_recv() {
             Ok(Event::Signal(_)) => true,
-            Ok(Event::Unmount { client, .. } | Event::Upgrade { client, .. }) => {
-                client.refuse(&Refusal::Ending { path: service.mountpoint() });
+            Ok(event) => {
+                event.refuse(&Refusal::Ending { path: service.mountpoint() });
                 false
             }
             Err(_) => matches!(flush, EndFlush::Within(end) if Instant::now() >= end),
@@ -329,9 +375,7 @@ impl Running {
         socket.close();
         // Answers the clients that asked for an unmount while the mount ended.
         for event in events.try_iter() {
-            if let Event::Unmount { client, .. } | Event::Upgrade { client, .. } = event {
-                client.refuse(&Refusal::Ending { path: service.mountpoint() });
-            }
+            event.refuse(&Refusal::Ending { path: service.mountpoint() });
         }
         if let Some(client) = client {
             match &refusal {
@@ -349,8 +393,8 @@ fn service_of(pool: &mut RunningPool, places: CheckedPlaces, heirs: &Heirs) -> R
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let devices = pool.devices().clone();
     let marker = pool.marker().clone();
-    let members =
-        PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker, pool.history().clone());
+    let kept = (pool.history().clone(), live.clone());
+    let members = PoolMembers::of(started, handle.clone(), devices, Arc::new(heirs.clone()), marker, kept);
     let service = Service::new(handle.clone(), places, members, live.clone(), gate.clone());
     let freeze = Freeze::of(pool.root().clone(), pool.note().clone());
     let service = service.with_faults(pool.faults().clone()).with_freeze(freeze);

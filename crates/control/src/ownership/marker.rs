@@ -232,6 +232,16 @@ impl MarkerHold {
         Err(in_use(root))
     }
 
+    /// What lies beside an origin, to be read while another has it. `None` if nothing does.
+    ///
+    /// # Errors
+    /// [`Refusal::BesideNotOurs`] if it is not headpond's.
+    pub(crate) fn to_read(root: &Arc<OriginRoot>) -> Result<Option<Self>, Refusal> {
+        let Some(dir) = BesideDir::open(root)? else { return Ok(None) };
+        let lock = dir.open_file(LOCK, OFlags::RDONLY)?;
+        Ok(lock.map(|lock| Self { dir: Arc::new(dir), lock: Arc::new(Lease::of(lock)), gone: true }))
+    }
+
     /// Goes on with the lock that an earlier process of this mount took, and that was kept since. `None` if it is not
     /// what keeps others out any more.
     ///
@@ -243,6 +253,15 @@ impl MarkerHold {
         let held = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let counts = held && dir.names(LOCK, &lock) && dir.is_in_place();
         Ok(counts.then(|| Self { dir: Arc::new(dir), lock: Arc::new(Lease::of(lock)), gone: false }))
+    }
+
+    /// Whether what lies beside the origin still is as this process found it.
+    ///
+    /// # Errors
+    /// [`Refusal::OriginInUse`] if another process has written here since, or what cannot be read.
+    pub(crate) fn is_still(&self, found: Option<&Marker>, durable: Option<&DurableLog>) -> Result<(), Refusal> {
+        let same = self.read()?.as_ref() == found && DurableLog::read(&self.dir)?.as_ref() == durable;
+        if same { Ok(()) } else { Err(in_use(self.dir.root())) }
     }
 
     /// From now on another process keeps the lock, too.

@@ -6,6 +6,7 @@
 mod arena_tail;
 mod flash;
 mod flashes;
+mod judged;
 mod recovery;
 mod resolve;
 
@@ -13,6 +14,7 @@ pub(crate) use arena_tail::ArenaTail;
 pub(crate) use flash::Superblocks;
 pub use flash::{FlashContent, HeldFlash};
 pub(crate) use flashes::HeldFlashes;
+pub use judged::JudgedStart;
 pub(crate) use recovery::{Beside, DirtyFile, Inherited, Ready, known_members, make_ready};
 pub(crate) use resolve::NamelessFiles;
 pub use resolve::{OriginFile, Wanted};

@@ -245,6 +245,38 @@ pub(crate) fn known_members(superblock: &Superblock) -> u64 {
     if superblock.members.given() > 1 { superblock.members.generation() } else { 0 }
 }
 
+/// Whether a start with these flashes, by an owner of this number, would find nothing to refuse. Writes nothing, neither
+/// to a flash nor at the origin.
+pub(crate) fn would_start(
+    flash: &mut HeldFlashes,
+    root: &OriginRoot,
+    beside: &Beside<'_>,
+    owner: u64,
+    decisions: &Decisions,
+) -> Result<(), Refusal> {
+    let lay_at = |member| beside.awaited.marker.and_then(|marker| lay_at(marker, member));
+    let mut recovered = match flash.read(false, false, None, lay_at)? {
+        FlashesContent::Pool(recovered) => *recovered,
+        FlashesContent::Nothing => {
+            let what = "holds nothing".to_owned();
+            return Err(Refusal::FlashForeign { path: flash.first().path().to_owned(), what });
+        }
+    };
+    has_newest_owner(&recovered, flash, beside.awaited.marker, Some(owner))?;
+    has_newest_list(&recovered, flash, beside.awaited.marker)?;
+    let allowed = Allowed { format: false, discard_dirty: false };
+    let (_, trust) = whose(root, flash, beside, Some(&held(&recovered)), allowed)?;
+    let mut notes = Vec::new();
+    match trust {
+        Trust::Left => settle_objects(&mut recovered, root, &NamelessFiles::default(), decisions, &mut notes).map(drop),
+        Trust::None(doubt) => match decide_all(&mut recovered, root, decisions, &mut notes) {
+            Ok(_) => Ok(()),
+            Err(Undecided::Files(left)) => Err(doubt.refusal(flash, beside.awaited.marker, left)),
+            Err(Undecided::Refused(refusal)) => Err(refusal),
+        },
+    }
+}
+
 /// Whose the pool is, and how far its data counts.
 fn whose(
     root: &OriginRoot,

@@ -34,6 +34,8 @@ pub(crate) enum Step {
     Sync,
     /// The pool's files are compared with the origin's, one by one.
     Files,
+    /// The registry of owners answers, or another host's lease ends.
+    Registry,
 }
 
 /// Reports what a start waits for, until it is dropped.
@@ -94,6 +96,9 @@ fn line(origin: &Path, step: Step, waited: Duration) -> String {
         Step::Pool => {
             format!("reading the pool of {origin} for {seconds} s: a larger pool takes longer. ctrl-C ends this")
         }
+        Step::Registry => {
+            format!("waited {seconds} s for the registry of owners: it is silent, or another host has the pool's lease")
+        }
         Step::Sync => format!(
             "syncing {origin} for {seconds} s: this host's memory holds many writes for it, or it answers slowly. ctrl-C ends this"
         ),
@@ -114,7 +119,7 @@ mod tests {
         for part in ["the lock of /slow/db", "its server"] {
             assert!(line(Step::Origin("the lock")).contains(part), "{part} is missing");
         }
-        for step in [Step::Origin("the lock"), Step::Pool, Step::Sync, Step::Files] {
+        for step in [Step::Origin("the lock"), Step::Pool, Step::Sync, Step::Files, Step::Registry] {
             let line = line(step);
             assert!(line.contains("/slow/db") && line.contains("18 s") && line.contains("ctrl-C"), "{line}");
             assert!(!line.contains("server") || matches!(step, Step::Origin(_)), "no server has to do with it: {line}");

@@ -1,7 +1,7 @@
 //! Dirty data of a file that others changed at the origin. headpond shows it, and the operator decides.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::wording::{AFew, HowMany, Size};
 
@@ -128,6 +128,14 @@ pub enum WinningSide {
 }
 
 impl Decisions {
+    /// On files that are named by their paths, or by those below the origin.
+    #[must_use]
+    pub fn below(origin: &Path, keep_pool: &[PathBuf], keep_origin: &[PathBuf]) -> Self {
+        let relative_to_origin =
+            |paths: &[PathBuf]| paths.iter().map(|path| path.strip_prefix(origin).unwrap_or(path).to_owned()).collect();
+        Self { keep_pool: relative_to_origin(keep_pool), keep_origin: relative_to_origin(keep_origin) }
+    }
+
     /// Named paths that are none of these files.
     pub(crate) fn unknown(&self, files: &[PathBuf]) -> Vec<PathBuf> {
         let named = self.keep_pool.iter().chain(&self.keep_origin);

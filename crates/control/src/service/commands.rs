@@ -35,10 +35,24 @@ use crate::settings::{LiveSettings, SettingChange, Settings};
 pub(crate) enum Event {
     /// A client asks for an unmount.
     Unmount { client: Client, keep_dirty: bool },
+    /// A client asks to give the pool to another host.
+    HandOver { client: Client, to: String },
     /// A client asks for another program.
     Upgrade { client: Client, program: PathBuf, layout: String },
     /// SIGTERM or SIGINT.
     Signal(i32),
+}
+
+impl Event {
+    /// Refuses what a client asked for.
+    pub(crate) fn refuse(self, refusal: &Refusal) {
+        match self {
+            Self::Unmount { client, .. } | Self::HandOver { client, .. } | Self::Upgrade { client, .. } => {
+                client.refuse(refusal);
+            }
+            Self::Signal(_) => {}
+        }
+    }
 }
 
 /// The phase in the life of a mount.
@@ -160,6 +174,7 @@ impl Service {
                 | ClientCommand::Scrub
                 | ClientCommand::Upgrade { .. }
                 | ClientCommand::Unmount { .. }
+                | ClientCommand::HandOver { .. }
         );
         if changes && self.phase() == Phase::Unmounting {
             return client.refuse(&Refusal::Ending { path: self.mountpoint() });
@@ -204,16 +219,15 @@ impl Service {
             ClientCommand::Upgrade { program, layout } => {
                 self.pass(Event::Upgrade { client, program, layout }, events);
             }
+            ClientCommand::HandOver { to } => self.pass(Event::HandOver { client, to }, events),
             ClientCommand::Unmount { keep_dirty } => self.pass(Event::Unmount { client, keep_dirty }, events),
         }
     }
 
     /// Gives an event to the main thread.
     fn pass(&self, event: Event, events: &Sender<Event>) {
-        if let Err(gone) = events.send(event)
-            && let Event::Unmount { client, .. } | Event::Upgrade { client, .. } = gone.0
-        {
-            client.refuse(&Refusal::Ending { path: self.mountpoint() });
+        if let Err(gone) = events.send(event) {
+            gone.0.refuse(&Refusal::Ending { path: self.mountpoint() });
         }
     }
 

@@ -29,8 +29,10 @@ use crate::pool::{FlashContent, HeldFlash, Superblocks};
 use crate::process::log::log_line;
 use crate::random::random;
 use crate::refusal::Refusal;
-use crate::reserve::Reserve;
+use crate::reserve::Taken;
+use crate::settings::{LiveSettings, Loss, Missed};
 use crate::wording::Size;
+use crate::wording::clock::unix_seconds;
 
 /// Keeps the devices of a pool for the workers to come.
 pub(crate) trait DeviceKeeper: Send + Sync {
@@ -50,12 +52,14 @@ pub(crate) struct PoolMembers {
     keeper: Arc<dyn DeviceKeeper>,
     marker: SharedMarker,
     geometry: Geometry,
-    /// Gone before this use, or in order.
+    /// Gone in order, in this use.
     gone: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Being emptied: once it is gone, that is in order.
     leaving: Arc<Mutex<BTreeSet<MemberId>>>,
-    /// Taken out on request, and not given back.
+    /// Being taken out on request.
     offline: Arc<Mutex<BTreeSet<MemberId>>>,
+    /// Where it is kept what those were like that the pool misses.
+    live: LiveSettings,
     /// Those that this start did not find.
     missing: Vec<MemberId>,
     asking: Asking,
@@ -69,8 +73,6 @@ pub(crate) struct PoolMembers {
 pub(crate) struct StartedPool {
     pub(crate) pool: PoolId,
     pub(crate) geometry: Geometry,
-    /// Members that were gone before.
-    pub(crate) gone: BTreeSet<MemberId>,
     /// Members whose emptying an earlier worker began.
     pub(crate) leaving: BTreeSet<MemberId>,
     /// Members that are not here.
@@ -92,6 +94,8 @@ pub(crate) struct SeenMember {
     /// Bytes behind those, to which it never writes.
     pub(crate) reserve_bytes: u64,
     pub(crate) errors: u64,
+    /// Since when the pool misses it, in seconds since 1970. 0 if it does not, or nobody knows.
+    pub(crate) missed_since: u64,
     pub(crate) state: SeenState,
 }
 
@@ -134,9 +138,9 @@ impl PoolMembers {
         devices: PoolDevices,
         keeper: Arc<dyn DeviceKeeper>,
         marker: SharedMarker,
-        history: History,
+        (history, live): (History, LiveSettings),
     ) -> Self {
-        let StartedPool { pool, geometry, gone, leaving, missing, owner, epoch, deposed } = started;
+        let StartedPool { pool, geometry, leaving, missing, owner, epoch, deposed } = started;
         let events = DeviceEvents::of(history, leaving.clone());
         Self {
             pool,
@@ -145,9 +149,10 @@ impl PoolMembers {
             keeper,
             marker,
             geometry,
-            gone: Arc::new(Mutex::new(gone)),
+            gone: Arc::default(),
             leaving: Arc::new(Mutex::new(leaving)),
             offline: Arc::default(),
+            live,
             missing,
             asking: Asking { pool, owner, epoch },
             deposed,
@@ -186,15 +191,20 @@ impl PoolMembers {
         self.geometry.segment_bytes as u64
     }
 
-    /// The members that matter: all but those that left in order, or before this use.
+    /// The members that matter: all but those that left in order, and those in whose place another came.
     pub(crate) fn seen(&self, stats: &ShardStats) -> Vec<SeenMember> {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let leaving = self.leaving();
         let devices = self.devices.all();
-        let shown = stats.members.iter().filter(|shown| !gone.contains(&shown.member));
+        // One that is being emptied is shown until its device has been let go.
+        let leaves =
+            |member: &MemberId| leaving.contains(member) && !gone.contains(member) && self.devices.has(*member);
+        let matters = |shown: &&MemberShown| shown.state != MemberState::Gone || shown.missed || leaves(&shown.member);
+        let shown = stats.members.iter().filter(matters);
         shown
             .map(|shown| {
                 let device = devices.iter().find(|device| device.member == shown.member);
+                let missed = self.live.missed().of(shown.member).filter(|_| shown.missed);
                 let errors = stats.disk_errors.iter().find(|(disk, _)| *disk == shown.member);
                 SeenMember {
                     shown: *shown,
@@ -202,7 +212,8 @@ impl PoolMembers {
                     bytes: device.map_or(0, |device| device.bytes),
                     reserve_bytes: device.map_or(0, |device| device.whole_bytes.saturating_sub(device.bytes)),
                     errors: errors.map_or(0, |(_, errors)| *errors),
-                    state: self.state_of(shown, &leaving),
+                    state: self.state_of(shown, missed.as_ref().map(|missed| missed.loss)),
+                    missed_since: missed.map_or(0, |missed| missed.since),
                 }
             })
             .collect()
@@ -216,13 +227,17 @@ impl PoolMembers {
         self.offline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state_of(&self, shown: &MemberShown, leaving: &BTreeSet<MemberId>) -> SeenState {
+    fn state_of(&self, shown: &MemberShown, loss: Option<Loss>) -> SeenState {
         let offline = self.offline().contains(&shown.member);
         match (shown.state, shown.works) {
             _ if offline => SeenState::Offline,
-            _ if self.missing.contains(&shown.member) => SeenState::Unavailable,
+            (MemberState::Gone, _) if shown.missed => match loss {
+                Some(Loss::Offline) => SeenState::Offline,
+                Some(Loss::Absent) => SeenState::Unavailable,
+                Some(Loss::Faulted) | None => SeenState::Faulted,
+            },
             // The engine expects nothing more of one that has left.
-            (MemberState::Gone, _) if leaving.contains(&shown.member) => SeenState::Removing,
+            (MemberState::Gone, _) => SeenState::Removing,
             (MemberState::InUse, true) if shown.is_set_aside => SeenState::Slow,
             (MemberState::InUse, true) => SeenState::Online,
             (MemberState::Emptied, true) => SeenState::Removing,
@@ -285,13 +300,13 @@ impl PoolMembers {
         &self,
         path: &Path,
         size: Option<Size>,
-        reserve: Reserve,
+        taken: Taken,
         format: bool,
     ) -> Result<(HeldFlash, Member), Refusal> {
         if self.devices.at(path).is_some_and(|member| self.devices.has(member)) {
             return Err(Refusal::Usage(format!("{} is a device of this pool already", path.display())));
         }
-        let flash = HeldFlash::take(path, size, Fill::default(), reserve)?;
+        let flash = HeldFlash::take(path, size, Fill::default(), taken.reserve())?;
         match flash.recognise()? {
             FlashContent::Nothing => {}
             // An old member: nothing on it counts.
@@ -307,7 +322,7 @@ impl PoolMembers {
             }
             FlashContent::Failing(why) => return Err(Refusal::Flash { path: path.to_owned(), why }),
         }
-        let bytes = reserve.used_of(flash.bytes());
+        let bytes = taken.of(flash.bytes());
         let start = self.geometry.segments_start;
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(|| Refusal::FlashTooSmall {
@@ -316,7 +331,7 @@ impl PoolMembers {
                 "{} is too small for this pool: a device of it needs more than {}{}",
                 Size(bytes),
                 Size(start + self.segment_bytes()),
-                reserve.remark(Size(flash.bytes()))
+                taken.reserve().remark(Size(flash.bytes()))
             ),
         })?;
         let name = random("the name of a device")?;
@@ -346,6 +361,10 @@ impl PoolMembers {
         let slots = u32::try_from(slots).ok().filter(|slots| *slots > 0).ok_or_else(too_small)?;
         let bytes = start + u64::from(slots) * self.segment_bytes();
         let name = MemberName(random("the name of a device")?);
+        if self.deposed.term().state() != TermState::Stands {
+            // A host that is about to follow may have this copy in its hands.
+            return Err(Refusal::Usage("this host may not be the owner any more: see `headpond status`".to_owned()));
+        }
         let flash = peer.make(self.asking, name, bytes, &self.deposed).map_err(|trouble| match trouble {
             PeerTrouble::Deposed(refusal) => refusal,
             PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
@@ -359,18 +378,29 @@ impl PoolMembers {
     ///
     /// # Errors
     /// Why the pool did not take it, in words. It is let go then.
-    pub(crate) fn add(&self, mut flash: HeldFlash, row: Member, peer: Option<&PeerPlan>) -> Result<(), String> {
+    pub(crate) fn add(
+        &self,
+        mut flash: HeldFlash,
+        row: Member,
+        peer: Option<&PeerPlan>,
+        instead_of: Option<MemberId>,
+    ) -> Result<(), String> {
         let path = flash.path().to_owned();
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
         let file = DeviceFile::of(flash.opened(), peer).map_err(|error| failed("cannot open it once more", &error))?;
-        let next =
-            u16::try_from(self.handle.stats().members.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
-        let Some(next) = next else {
+        let known = self.handle.stats().members;
+        let Some(member) = self.next_number(&known, instead_of) else {
             return Err(format!(
-                "this pool has had {MEMBERS_MAX} devices, and takes no more. To go on: unmount, and make a new pool with --format"
+                "this pool has had {MEMBERS_MAX} devices, and none of those that are gone is forgotten yet: the pool still \
+                 moves what they had. Try again later; to see what it misses: headpond pool status"
             ));
         };
-        let member = MemberId(next);
+        if known.len() > usize::from(member.0) {
+            self.wipe_heads(&flash, &row).map_err(|error| failed("cannot write to it", &error))?;
+            for set in [&self.gone, &self.leaving] {
+                set.lock().unwrap_or_else(PoisonError::into_inner).remove(&member);
+            }
+        }
         let whole_bytes = flash.bytes();
         flash.leave_unwritten(row.bytes..whole_bytes).map_err(|refusal| refusal.to_string())?;
         let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
@@ -379,13 +409,16 @@ impl PoolMembers {
         self.devices.join(device.clone());
         // A worker that takes over must find it before anything lies on it.
         let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
-        let taken = kept.and_then(|()| match self.handle.call(Request::ChangeMembers(MembersChange::Add(row))) {
-            Reply::Failed(errno) => Err(refused(errno)),
-            _ => Ok(()),
+        let taken = kept.and_then(|()| {
+            match self.handle.call(Request::ChangeMembers(MembersChange::Add { member, row, instead_of })) {
+                Reply::Failed(errno) => Err(refused(errno)),
+                _ => Ok(()),
+            }
         });
         match taken {
             Ok(()) => {
                 flash.settle();
+                self.keep_missed();
                 log_line(format_args!("{} has joined the pool, with {}", path.display(), Size(row.bytes)));
                 Ok(())
             }
@@ -404,6 +437,28 @@ impl PoolMembers {
                 Err(failed("the pool does not take it", &why))
             }
         }
+    }
+
+    /// The number for another device: a new one, as long as there are some, else that of one that is gone.
+    fn next_number(&self, known: &[MemberShown], instead_of: Option<MemberId>) -> Option<MemberId> {
+        if known.len() < MEMBERS_MAX {
+            return u16::try_from(known.len()).ok().map(MemberId);
+        }
+        let is_free = |shown: &&MemberShown| {
+            let is_wanted = shown.missed && instead_of != Some(shown.member);
+            shown.is_spare && !is_wanted && !self.devices.has(shown.member)
+        };
+        known.iter().find(is_free).map(|shown| shown.member)
+    }
+
+    /// Makes sure that no slot of a device has a head of this pool, or a batch behind one: under a number that another
+    /// device had, a start could take those for what this one has.
+    fn wipe_heads(&self, flash: &HeldFlash, row: &Member) -> std::io::Result<()> {
+        let zeros = BufMut::zeroed(2 * BLOCK).freeze();
+        let failed = |errno: Errno| std::io::Error::from_raw_os_error(errno.0);
+        let slots = (0..u64::from(row.slots)).map(|slot| row.start + slot * self.segment_bytes());
+        slots.into_iter().try_for_each(|offset| flash.opened().write(offset, &zeros)).map_err(failed)?;
+        flash.opened().sync().map_err(failed)
     }
 
     /// Empties a member and takes it out of the pool. On return it is free.
@@ -439,7 +494,9 @@ impl PoolMembers {
             self.offline().remove(&member);
             return Err(errno);
         }
+        self.misses(member, Loss::Offline);
         self.let_go(member);
+        self.offline().remove(&member);
         log_line(format_args!(
             "{} is offline, and out of the pool. To give it back: headpond pool online",
             path.display()
@@ -447,22 +504,51 @@ impl PoolMembers {
         Ok(())
     }
 
-    /// The member that was taken out or lost, and lay at this path.
-    pub(crate) fn find_lost(&self, path: &Path) -> Option<MemberId> {
+    /// The member that was taken out or lost, and lay at this path, and how many bytes of it the pool used.
+    pub(crate) fn find_lost(&self, path: &Path) -> Option<(MemberId, u64)> {
         let stats = self.handle.stats();
         let is_it = |seen: &SeenMember| seen.path == path && seen.state.is_missed();
-        self.seen(&stats).iter().find(|seen| is_it(seen)).map(|seen| seen.shown.member)
+        self.seen(&stats).iter().find(|seen| is_it(seen)).map(|seen| (seen.shown.member, seen.shown.bytes))
     }
 
-    /// A device has come in the place of one that was lost or taken out: nobody asks for that one any more. Without a
-    /// name it is the first of these.
-    pub(crate) fn is_made_up_for(&self, member: Option<MemberId>) {
-        let stats = self.handle.stats();
-        let seen = self.seen(&stats);
-        let mut missed = seen.iter().filter(|seen| seen.state.is_missed()).map(|seen| seen.shown.member);
-        if let Some(member) = missed.find(|missed| member.is_none_or(|member| member == *missed)) {
-            self.offline().remove(&member);
-            self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(member);
+    /// Whether the pool misses a member.
+    pub(crate) fn is_missed(&self, member: MemberId) -> bool {
+        self.handle.stats().members.iter().any(|shown| shown.member == member && shown.missed)
+    }
+
+    /// Whether the pool misses a member of which nobody knows where it lay.
+    pub(crate) fn misses_one_without_a_name(&self) -> bool {
+        let nameless = |seen: &SeenMember| seen.state.is_missed() && seen.path.as_os_str().is_empty();
+        self.seen(&self.handle.stats()).iter().any(nameless)
+    }
+
+    /// The pool misses this member from now on.
+    fn misses(&self, member: MemberId, loss: Loss) {
+        let path = self.devices.path_of(member);
+        self.live.missed().note(Missed { member, path, since: unix_seconds(), loss });
+    }
+
+    /// Nobody misses a member any more that is gone already.
+    ///
+    /// # Errors
+    /// Why the list stays as it is.
+    pub(crate) fn forget(&self, member: MemberId) -> Result<(), Errno> {
+        match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
+            Reply::Failed(errno) => Err(errno),
+            _ => {
+                self.keep_missed();
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps what is known of those that are missed now, and forgets the rest.
+    fn keep_missed(&self) {
+        let shown = self.handle.stats().members;
+        let is_missed = |member: MemberId| shown.iter().any(|shown| shown.member == member && shown.missed);
+        self.live.missed().keep_only(is_missed);
+        if let Err(error) = self.live.keep() {
+            log_line(format_args!("cannot write to the pool which devices it misses: {error}"));
         }
     }
 
@@ -559,6 +645,7 @@ impl PoolMembers {
                     path.display()
                 ));
                 self.events.lost(&path, "refused a write or a sync");
+                self.misses(shown.member, Loss::Faulted);
                 self.let_go(shown.member);
             } else if self.list_counts_without(shown.member) {
                 self.left(shown.member);
@@ -602,6 +689,8 @@ impl PoolMembers {
         if let Err(error) = self.keeper.let_go(member, &self.devices) {
             log_line(format_args!("the holder keeps a device that has left: {error}"));
         }
+        // The marker names the device until the flash does.
+        self.keep_missed();
         // The next change names the devices anyway.
         let _ = self.marker.change(|marker| name_devices(marker, &self.devices));
     }

@@ -23,8 +23,9 @@ use crate::peers::PeerPlan;
 use crate::pool::HeldFlash;
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, Taken};
 use crate::wording::Size;
+use crate::wording::clock::utc;
 
 /// The name of these operations.
 pub(crate) const POOL: &str = "pool";
@@ -34,9 +35,10 @@ enum Planned {
     Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     AddPeer { peer: PeerPlan, size: Option<Size> },
     Remove { member: MemberId, flash: PathBuf },
+    Forget { member: MemberId, flash: PathBuf },
     Replace { old: Option<MemberId>, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     Offline { member: MemberId, flash: PathBuf },
-    Online { was: MemberId, flash: PathBuf, reserve: Reserve },
+    Online { was: MemberId, flash: PathBuf, taken: Taken },
     Grow { member: MemberId, flash: PathBuf, bytes: u64 },
     Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
 }
@@ -47,9 +49,15 @@ impl Planned {
             Self::Add { flash, .. } => format!("adding {}", flash.display()),
             Self::AddPeer { peer, .. } => format!("making a copy at {}", peer.address),
             Self::Remove { flash, .. } => format!("removing {}", flash.display()),
+            Self::Forget { flash, .. } => format!("doing without {}", flash.display()),
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
             Self::Offline { flash, .. } => format!("taking {} offline", flash.display()),
-            Self::Online { flash, .. } => format!("taking {} in again", flash.display()),
+            Self::Online { flash, taken: Taken::AsBefore(bytes), .. } => {
+                format!("taking {} in again, {} of it as before", flash.display(), Size(*bytes))
+            }
+            Self::Online { flash, taken: Taken::AllBut(reserve), .. } => {
+                format!("taking {} in again, all but {reserve} of it", flash.display())
+            }
             Self::Shrink { flash, bytes, .. } => format!("shrinking {} to {}", flash.display(), Size(*bytes)),
             Self::Grow { flash, bytes, .. } => format!("growing {} to {}", flash.display(), Size(*bytes)),
         }
@@ -57,14 +65,15 @@ impl Planned {
 
     /// The device that joins by it: where it lies, the size of a file that is made, what is left unwritten, and whether
     /// what it holds may be overwritten.
-    fn joins(&self) -> Option<(&Path, Option<Size>, Reserve, bool)> {
+    fn joins(&self) -> Option<(&Path, Option<Size>, Taken, bool)> {
         match self {
             Self::Add { flash, size, reserve, format } | Self::Replace { new: flash, size, reserve, format, .. } => {
-                Some((flash, *size, *reserve, *format))
+                Some((flash, *size, Taken::AllBut(*reserve), *format))
             }
-            Self::Online { flash, reserve, .. } => Some((flash, None, *reserve, false)),
+            Self::Online { flash, taken, .. } => Some((flash, None, *taken, false)),
             Self::AddPeer { .. }
             | Self::Remove { .. }
+            | Self::Forget { .. }
             | Self::Offline { .. }
             | Self::Grow { .. }
             | Self::Shrink { .. } => None,
@@ -79,6 +88,9 @@ impl Planned {
                 (EventKind::DeviceAdded, format!("{} keeps a copy from now on", peer.address))
             }
             Self::Remove { flash, .. } => (EventKind::DeviceRemoved, removed(flash)),
+            Self::Forget { flash, .. } => {
+                (EventKind::DeviceRemoved, format!("{} is not missed any more", flash.display()))
+            }
             Self::Replace { was, new, .. } => {
                 (EventKind::DeviceReplaced, format!("{} is in the place of {}", new.display(), was.display()))
             }
@@ -155,6 +167,7 @@ impl Service {
             dirty_bytes: bytes(shown.dirty_blocks),
             free_bytes: if is_gone { 0 } else { shown.free_segments * self.members.segment_bytes() },
             errors: seen.errors,
+            missed_since: if seen.missed_since == 0 { String::new() } else { utc(seen.missed_since) },
             sync_seconds: shown.sync_time.filter(|_| !is_gone).map(|time| time.0 as f64 / 1e9),
         }
     }
@@ -176,20 +189,24 @@ impl Service {
             } else {
                 member.path.display().to_string()
             };
+            let since = since(member);
             actions.push(if member.shown.copies_only {
                 format!(
-                    "{which} is lost, and dirty data has no copy on another host. To have one again: headpond pool add {mnt} --peer {which}"
+                    "{which} is lost{since}, and dirty data has no copy on another host. To have one again: headpond pool add {mnt} --peer {which}"
                 )
             } else {
                 format!(
-                    "{which} is lost, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH"
+                    "{which} is lost{since}, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH. To do without: headpond pool remove {mnt} {}",
+                    if member.path.as_os_str().is_empty() { "FLASH" } else { &which }
                 )
             });
         }
         for member in seen.iter().filter(|member| member.state == SeenState::Offline) {
             let flash = member.path.display();
-            actions
-                .push(format!("{flash} is offline. To give it back to the pool: headpond pool online {mnt} {flash}"));
+            let since = since(member);
+            actions.push(format!(
+                "{flash} is offline{since}. To give it back to the pool: headpond pool online {mnt} {flash}"
+            ));
         }
         actions.extend(laggard(seen).map(|(slow, times)| {
             let flash = slow.path.display();
@@ -304,6 +321,9 @@ impl Service {
             PoolChange::AddPeer { peer, size } => Planned::AddPeer { peer, size: size.map(Size) },
             PoolChange::Remove { flash } => {
                 let member = members.find(Some(&flash))?;
+                if members.is_missed(member) {
+                    return Ok(Planned::Forget { member, flash });
+                }
                 counted(member, &flash)?;
                 if members.in_use() == [member] {
                     let mnt = self.mountpoint();
@@ -321,20 +341,21 @@ impl Service {
                 Planned::Offline { member, flash: members.devices().path_of(member) }
             }
             PoolChange::Online { flash, reserve } => {
-                let was = members.find_lost(&flash).ok_or_else(|| {
+                let (was, bytes) = members.find_lost(&flash).ok_or_else(|| {
                     let why = format!(
-                        "{} is not offline, nor lost since this mount began. Nothing was changed. To take a device in: headpond pool add",
+                        "{} is not offline, nor lost. Nothing was changed. To take a device in: headpond pool add",
                         flash.display()
                     );
                     Refusal::Usage(why)
                 })?;
-                Planned::Online { was, flash, reserve }
+                let taken = reserve.map_or(Taken::AsBefore(bytes), Taken::AllBut);
+                Planned::Online { was, flash, taken }
             }
             PoolChange::Replace { old, new, size, reserve, format } => {
                 let (old, was) = match (members.find(old.as_deref()), old) {
                     (Ok(member), _) => (Some(member), members.devices().path_of(member)),
-                    // What was lost before this worker began is known to nobody.
-                    (Err(_), Some(path)) if self.lacks_a_device() => (None, path),
+                    // It may be the one of which nobody knows where it lay.
+                    (Err(_), Some(path)) if members.misses_one_without_a_name() => (None, path),
                     (Err(refusal), _) => return Err(refusal),
                 };
                 Planned::Replace { old, was, new, size: size.map(Size), reserve, format }
@@ -365,13 +386,6 @@ impl Service {
         })
     }
 
-    /// Whether dirty data should have two copies, and one device is left of several.
-    fn lacks_a_device(&self) -> bool {
-        let had_several = self.handle.stats().members.len() > 1;
-        let mirrors = self.settings().config().redundancy.survives_a_loss();
-        mirrors && had_several && self.members.in_use().len() == 1
-    }
-
     /// A device whose size is to change, where it lies, and its size.
     fn sized(&self, flash: Option<PathBuf>) -> Result<(MemberId, PathBuf, u64), Refusal> {
         let member = self.members.find(flash.as_deref())?;
@@ -382,11 +396,11 @@ impl Service {
 
     fn carry_out_change(&self, planned: Planned, dry_run: bool, client: Client) {
         let members = &self.members;
-        let open = |(flash, size, reserve, format): (&Path, Option<Size>, Reserve, bool)| {
+        let open = |(flash, size, taken, format): (&Path, Option<Size>, Taken, bool)| {
             self.places.check_another(flash)?;
             // Nothing is made for a look.
             let would_be_made = dry_run && size.is_some() && !flash.exists();
-            if would_be_made { Ok(None) } else { members.open(flash, size, reserve, format).map(Some) }
+            if would_be_made { Ok(None) } else { members.open(flash, size, taken, format).map(Some) }
         };
         let opened = match &planned {
             Planned::AddPeer { .. } if dry_run => Ok(None),
@@ -457,10 +471,9 @@ impl Service {
             Err(refusal @ Refusal::Pool { .. }) => return Err(refusal),
             Err(refusal) => return Ok(vec![lacks(&refusal)]),
         };
-        if let Err(why) = members.add(flash, row, Some(peer)) {
+        if let Err(why) = members.add(flash, row, Some(peer), None) {
             return Ok(vec![lacks(&why)]);
         }
-        members.is_made_up_for(None);
         self.keep_aside(|kept| {
             if let Err(error) = kept {
                 log_line(format_args!("cannot write the settings to the pool: {error}"));
@@ -485,23 +498,18 @@ impl Service {
         let members = &self.members;
         if let Some((flash, row)) = opened {
             let peer = if let Planned::AddPeer { peer, .. } = &planned { Some(peer) } else { None };
-            members.add(flash, row, peer).map_err(Stopped::Failed)?;
+            let instead_of = match &planned {
+                Planned::Replace { old, .. } => *old,
+                Planned::Online { was, .. } => Some(*was),
+                _ => None,
+            };
+            members.add(flash, row, peer, instead_of).map_err(Stopped::Failed)?;
         }
         match planned {
             Planned::Replace { old: Some(old), was, .. } if members.counts(old) => remove(members, old, &was),
             // One that failed is out already.
-            Planned::Replace { old: was, .. } => {
-                members.is_made_up_for(was);
-                Ok(())
-            }
-            Planned::Online { was, .. } => {
-                members.is_made_up_for(Some(was));
-                Ok(())
-            }
-            Planned::Add { .. } | Planned::AddPeer { .. } => {
-                members.is_made_up_for(None);
-                Ok(())
-            }
+            Planned::Replace { .. } | Planned::Online { .. } | Planned::Add { .. } | Planned::AddPeer { .. } => Ok(()),
+            Planned::Forget { member, flash } => members.forget(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Remove { member, flash } => remove(members, member, &flash),
             Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
@@ -535,6 +543,7 @@ impl Service {
                 dirty(*member)
             ),
             Planned::Remove { member, .. } => moves(*member),
+            Planned::Forget { .. } => "the pool does not miss it any more; nothing is moved".to_owned(),
             Planned::Replace { old: Some(old), .. } => moves(*old),
             Planned::Replace { old: None, .. } => "the pool takes new data on it; nothing is moved".to_owned(),
             Planned::Shrink { .. } => {
@@ -596,6 +605,11 @@ fn laggard(seen: &[SeenMember]) -> Option<(&SeenMember, f64)> {
     let others = seen.iter().filter(|member| member.state.is_in_use() && member.shown.member != lags.shown.member);
     let next = others.filter_map(|member| member.shown.sync_time).max()?;
     Some((lags, lags.shown.sync_time?.0 as f64 / next.0.max(1) as f64))
+}
+
+/// Since when a device is missed, in a sentence.
+fn since(member: &SeenMember) -> String {
+    if member.missed_since == 0 { String::new() } else { format!(" since {}", utc(member.missed_since)) }
 }
 
 /// How long a change waits before it asks again whether the one before is over.

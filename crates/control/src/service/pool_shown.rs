@@ -61,9 +61,9 @@ pub enum PoolChange {
     Online {
         /// The file or device.
         flash: PathBuf,
-        /// How much of it is left unwritten.
+        /// How much of it is left unwritten. Without it: as much as before.
         #[serde(default)]
-        reserve: Reserve,
+        reserve: Option<Reserve>,
     },
     /// Use more of a device.
     Grow {
@@ -129,6 +129,8 @@ pub struct PoolMemberShown {
     pub dirty_bytes: u64,
     /// Bytes in segments that can be written at once.
     pub free_bytes: u64,
+    /// Since when the pool misses it, as `2026-11-21T02:22:16Z`. Empty if it does not, or nobody knows.
+    pub missed_since: String,
     /// Operations that failed in this use.
     pub errors: u64,
     /// How long its syncs took lately, in seconds; none before the first.

@@ -132,6 +132,11 @@ pub enum ClientCommand {
         /// Leave dirty data in the pool. Otherwise destage first what is still dirty.
         keep_dirty: bool,
     },
+    /// Unmount, and give the pool to the host that has its copy. The answer is that to an unmount.
+    HandOver {
+        /// That host's name in the registry.
+        to: String,
+    },
 }
 
 impl ClientCommand {
@@ -283,6 +288,7 @@ mod tests {
                 r#"{"do":"change-pool","change":"remove","flash":"/b","dry_run":true}"#,
             ),
             (ClientCommand::Operation { id: 7 }, r#"{"do":"operation","id":7}"#),
+            (ClientCommand::HandOver { to: "db2".to_owned() }, r#"{"do":"hand-over","to":"db2"}"#),
             (ClientCommand::Unmount { keep_dirty: true }, r#"{"do":"unmount","keep_dirty":true}"#),
         ] {
             assert_eq!(serde_json::to_string(&command).unwrap(), line);

@@ -4,7 +4,7 @@
 //! - A change is in force for every request that comes after its answer, and the pool keeps it.
 //! - A rule on a process number means the process that has the number now, not a later one.
 
-use headpond_base::BLOCK_U64;
+use headpond_base::{BLOCK_U64, Nanos};
 use headpond_engine::{Class, ClassLimit, Config, Request, Stats};
 use headpond_rules::{Action, Direction, Mask, Pid, Process, Rule, RuleSet};
 
@@ -59,9 +59,14 @@ fn read(words: &Words, born: impl Fn(u32) -> Option<u64>) -> Result<Rule, String
     Ok(rule)
 }
 
+/// Each device of several is asked so often whether it is still there. The next to fail should find the second copies
+/// made; a read in 5 s costs nothing, also of a peer.
+const PROBE_PERIOD: Nanos = Nanos(5 * Nanos::SECOND.0);
+
 /// The settings in the engine's form, with what the rules say about its classes.
 pub(crate) fn config(settings: &Settings, rules: &RuleSet, capacity_bytes: u64) -> Config {
     let mut config = settings.config();
+    config.probe_period = Some(PROBE_PERIOD);
     for rule in rules.rules() {
         let (Some(class), Some(quota)) = (rule.class.and_then(Class::new), rule.action.quota()) else { continue };
         config.classes[class.index()] = ClassLimit {

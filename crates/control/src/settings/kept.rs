@@ -10,7 +10,7 @@ use headpond_base::{BLOCK, BufMut, PoolId};
 use headpond_format::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 use headpond_rules::RuleSet;
 
-use super::{Settings, read_toml};
+use super::{MissedDevices, Settings, read_toml};
 use crate::devices::{DeviceFile, PoolDevices};
 
 /// Writes the settings of one pool.
@@ -67,10 +67,21 @@ const RULES: &str = "rules";
 /// Bytes of the kept text for rules. The rest is for settings, all of which take less.
 pub(crate) const RULES_TEXT_MAX: usize = SETTINGS_TEXT_MAX - 1024;
 
-/// The kept text: the settings, and the rules as one text.
-pub(crate) fn kept_text(settings: &Settings, rules: &RuleSet) -> String {
+/// The name of what is known of devices that are missed, beside the settings.
+const MISSED: &str = "missed";
+
+/// The kept text: the settings, the rules as one text, and in the room that is left what is known of devices that the
+/// pool misses.
+pub(crate) fn kept_text(settings: &Settings, rules: &RuleSet, missed: &MissedDevices) -> String {
     let rules = if rules.is_empty() { String::new() } else { format!("{RULES} = {}\n", quoted(&rules.to_text())) };
-    settings.to_toml() + &rules
+    let mut text = settings.to_toml() + &rules;
+    let frame = MISSED.len() + " = \"\"\n".len();
+    let room = SETTINGS_TEXT_MAX.saturating_sub(text.len() + frame);
+    let missed = missed.to_text(room);
+    if !missed.is_empty() {
+        text += &format!("{MISSED} = {}\n", quoted(&missed));
+    }
+    text
 }
 
 /// Bytes that rules take in the kept text.
@@ -85,8 +96,9 @@ fn quoted(text: &str) -> String {
 
 /// The kept settings over the defaults. If this version does not know a setting, or refuses its value, it uses the
 /// default and adds a note: a mount must not refuse a pool for that.
-pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, RuleSet) {
+pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, RuleSet, MissedDevices) {
     let (mut settings, mut rules) = (Settings::default(), RuleSet::default());
+    let mut missed = MissedDevices::default();
     match read_toml(text) {
         Ok(pairs) => {
             for (name, value) in pairs {
@@ -95,6 +107,8 @@ pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, R
                         Ok(kept) => rules = kept,
                         Err(why) => notes.push(format!("headpond ignores the rules in the pool: {why}")),
                     }
+                } else if name == MISSED {
+                    missed = MissedDevices::parse(&value);
                 } else if let Err(why) = settings.set(&name, &value) {
                     notes.push(format!("headpond ignores a setting in the pool: {why}"));
                 }
@@ -102,7 +116,7 @@ pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, R
         }
         Err(why) => notes.push(format!("the settings in the pool are unreadable; headpond uses the defaults: {why}")),
     }
-    (settings, rules)
+    (settings, rules, missed)
 }
 
 #[cfg(test)]
@@ -146,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_and_the_rest_is_used() {
         let mut notes = Vec::new();
-        let (settings, _) =
+        let (settings, _, _) =
             over_defaults("flush-period = \"10s\"\nnew-thing = \"1\"\ndirty-threshold = \"99%\"\n", &mut notes);
         let mut expected = Settings::default();
         expected.set("flush-period", "10s").unwrap();
@@ -156,16 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_kept_beside_the_settings_and_those_that_make_no_sense_are_told() {
+    fn rules_and_missed_devices_are_kept_beside_the_settings_and_rules_that_make_no_sense_are_told() {
         let rules =
             RuleSet::parse("name=\"my \\\"backup\\\" \\\\ é\" action=bypass\npath=db/** action=pin quota=10%\n")
                 .unwrap();
         let mut settings = Settings::default();
         settings.set("flush-period", "10s").unwrap();
         let mut notes = Vec::new();
-        let (again, read) = over_defaults(&kept_text(&settings, &rules), &mut notes);
+        let missed = MissedDevices::parse("1 1795227736 faulted /nvme/\"b\"\n");
+        let (again, read, missed_again) = over_defaults(&kept_text(&settings, &rules, &missed), &mut notes);
         assert_eq!((&again, read.rules(), notes.len()), (&settings, rules.rules(), 0), "{notes:?}");
-        let (_, read) = over_defaults("rules = \"name=x\\n\"\n", &mut notes);
+        assert_eq!(missed_again.all(), missed.all());
+        let (_, read, _) = over_defaults("rules = \"name=x\\n\"\n", &mut notes);
         assert!(read.is_empty() && notes[0].contains("rule 1"), "{notes:?}");
         assert!(rules_room(&rules) < RULES_TEXT_MAX);
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use headpond_base::CacheMode;
 use headpond_door::LiveRules;
 
-use super::{PoolPlan, REDUNDANCY, Settings, read_toml};
+use super::{MissedDevices, PoolPlan, REDUNDANCY, Settings, read_toml};
 use crate::process::log::log_line;
 use crate::refusal::Refusal;
 use crate::settings::{Keeper, kept_text, over_defaults};
@@ -19,6 +19,7 @@ use crate::settings::{Keeper, kept_text, over_defaults};
 pub(crate) struct LiveSettings {
     now: Arc<Mutex<Settings>>,
     rules: Arc<LiveRules>,
+    missed: MissedDevices,
     keeper: Arc<Keeper>,
 }
 
@@ -48,7 +49,8 @@ impl LiveSettings {
         plan: &PoolPlan,
         notes: &mut Vec<String>,
     ) -> Result<Self, Refusal> {
-        let (mut settings, rules) = kept.as_deref().map_or_else(Default::default, |text| over_defaults(text, notes));
+        let kept_text = kept.as_deref();
+        let (mut settings, rules, missed) = kept_text.map_or_else(Default::default, |text| over_defaults(text, notes));
         let live = Arc::new(LiveRules::default());
         live.replace(rules);
         if kept.is_none() {
@@ -66,7 +68,7 @@ impl LiveSettings {
         for change in before.changes(&settings) {
             notes.push(format!("{} is now {}; it was {}", change.name, change.to, change.from));
         }
-        Ok(Self { now: Arc::new(Mutex::new(settings)), rules: live, keeper: Arc::new(keeper) })
+        Ok(Self { now: Arc::new(Mutex::new(settings)), rules: live, missed, keeper: Arc::new(keeper) })
     }
 
     pub(crate) fn now(&self) -> Settings {
@@ -78,13 +80,18 @@ impl LiveSettings {
         &self.rules
     }
 
+    /// What is known of the devices that the pool misses.
+    pub(crate) const fn missed(&self) -> &MissedDevices {
+        &self.missed
+    }
+
     pub(crate) fn replace(&self, settings: Settings) {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     /// Writes what is in force to the pool. Waits for the flash.
     pub(crate) fn keep(&self) -> std::io::Result<()> {
-        self.keeper.keep(|| kept_text(&self.now(), &self.rules.now()))
+        self.keeper.keep(|| kept_text(&self.now(), &self.rules.now(), &self.missed))
     }
 
     /// The mode could not change: sets the old one again. Does not wait.

@@ -13,6 +13,7 @@
 mod kept;
 mod kind;
 mod live;
+mod missed;
 mod plan;
 mod protect;
 mod reference;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use kept::{Keeper, RULES_TEXT_MAX, kept_text, over_defaults, rules_room};
 pub use kind::{OFF, ValueKind};
 pub(crate) use live::{LiveSettings, from_file as settings_from_file};
+pub(crate) use missed::{Loss, Missed, MissedDevices};
 pub use plan::{MountPlan, OriginLayer, PoolPlan};
 pub use reference::reference;
 pub(crate) use table::REDUNDANCY;

@@ -1,9 +1,9 @@
 //! What the engine does with its members: it goes on without a lost one, takes another in, and empties one that is to
 //! go.
 
-use headpond_base::{Errno, MemberId, Nanos, Redundancy};
-use headpond_format::{Member, MemberState, Members, SegmentRow};
-use headpond_log::{Log, Mutation};
+use headpond_base::{BLOCK, Errno, MemberId, Nanos, Redundancy};
+use headpond_format::{Address, Member, MemberState, Members, SETTINGS_SLOTS, SegmentRow};
+use headpond_log::{Log, Mutation, ReadFrom};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
@@ -11,7 +11,7 @@ use crate::laggard::laggard;
 use crate::outbox::SyncTime;
 use crate::purpose::Purpose;
 use crate::request::{MembersChange, Reply, RequestId};
-use crate::store::WRITE_RESERVE;
+use crate::store::{MOVE_RESERVE, WRITE_RESERVE};
 
 /// How many slots a member has within so many bytes of its device.
 fn slots_of(row: &Member, bytes: u64, segment_bytes: u32) -> Option<u32> {
@@ -25,10 +25,16 @@ pub struct MemberShown {
     pub member: MemberId,
     /// Its state in the list of members.
     pub state: MemberState,
+    /// It is gone, and another device may have its number.
+    pub is_spare: bool,
+    /// It is gone, not in order, and nobody has come in its place.
+    pub missed: bool,
     /// Whether it refused nothing.
     pub works: bool,
     /// Whether its slots are lent only, as homes of second copies.
     pub copies_only: bool,
+    /// Bytes of its device that the pool uses, or used last.
+    pub bytes: u64,
     /// How many segments have their home there.
     pub segments: u64,
     /// How many of those can be opened.
@@ -104,7 +110,7 @@ impl Engine {
         let geometry = *self.store.log().geometry();
         let in_use = |member: MemberId| list.get(member).filter(|row| row.state == MemberState::InUse).copied();
         match change {
-            MembersChange::Add(member) => {
+            MembersChange::Add { member: id, row: member, instead_of } => {
                 let slots_end = u64::from(member.used) * u64::from(geometry.segment_bytes) + member.start;
                 let fits = member.used > 0 && member.used == member.slots && slots_end <= member.bytes;
                 let known = list.iter().any(|(_, other)| other.name == member.name);
@@ -112,9 +118,18 @@ impl Engine {
                 if !fits || !areas_fit || known || member.state != MemberState::InUse {
                     return Err(Errno::INVAL);
                 }
-                let (longer, id) = list.with(member).ok_or(Errno::NOSPC)?;
+                if list.get(id).is_some() && !self.is_spare(id) {
+                    return Err(Errno::INVAL);
+                }
+                let longer = list.with_number(id, member).ok_or(Errno::NOSPC)?;
+                self.outbox.forget_sync_times(id);
                 self.extend(id, &longer)?;
-                self.membership.want(longer);
+                let missed = |row: &Member| row.missed && row.copies_only == member.copies_only;
+                let first = || list.iter().find(|(_, row)| missed(row)).map(|(id, _)| id);
+                self.membership.want(match instead_of.or_else(first) {
+                    Some(other) if list.get(other).is_some_and(|row| row.missed) => longer.forgiving(other),
+                    _ => longer,
+                });
             }
             MembersChange::Grow { member, bytes } => {
                 let row = in_use(member).ok_or(Errno::INVAL)?;
@@ -133,6 +148,9 @@ impl Engine {
                     return Err(Errno::INVAL);
                 }
                 self.store.empty_member(member, used);
+            }
+            MembersChange::Remove(member) if list.get(member).is_some_and(|row| row.missed) => {
+                self.membership.want(list.forgiving(member));
             }
             MembersChange::Remove(member) => {
                 let row = list.get(member).filter(|row| row.state != MemberState::Gone).ok_or(Errno::INVAL)?;
@@ -157,6 +175,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether another device may have the number of a member that is gone: nothing lies there, or is on its way.
+    fn is_spare(&self, member: MemberId) -> bool {
+        let is_gone = self.membership.wanted().get(member).is_some_and(|row| row.state == MemberState::Gone);
+        is_gone && self.store.log().is_spare(member) && !self.outbox.is_changing(member)
     }
 
     /// Whether the pool has room to work without so many slots that take new segments.
@@ -254,6 +278,51 @@ impl Engine {
         self.size_changed();
     }
 
+    /// When members are to be asked whether they are there.
+    pub(crate) fn next_probe(&self) -> Option<Nanos> {
+        let log = self.store.log();
+        let serves = log.takes_writes() && self.life.has_served() && !self.life.is_ending();
+        let has_others = log.has_had_several_members() && self.membership.wanted().needed() > 1;
+        let period = self.config.probe_period.filter(|_| serves && has_others)?;
+        self.probes.due(period)
+    }
+
+    /// Asks each member whether it is there, once that is due.
+    pub(crate) fn pump_probes(&mut self) {
+        if self.next_probe().is_none_or(|due| due > self.now) {
+            return;
+        }
+        let members = self.store.log().working();
+        self.probes.asks(&members, self.now);
+        for member in members {
+            let at = Address { member, offset: SETTINGS_SLOTS[1] };
+            self.outbox.read_flash(Purpose::Probe(member), &ReadFrom::Place(at), BLOCK as u32);
+        }
+    }
+
+    /// A member has shown its settings, or not.
+    pub(crate) fn probe_answered(&mut self, member: MemberId, outcome: &Outcome) {
+        let asks_again = matches!(outcome, Outcome::Failed(_)) && self.store.log().works(member);
+        if asks_again && !self.life.is_ending() {
+            self.outbox.sync_flash(Purpose::ProbeSync(member), &[member]);
+        } else {
+            self.probes.answered(member);
+        }
+    }
+
+    /// Whether the log can do without the slots that were emptied. While few segments are free elsewhere, what it must
+    /// write goes to those slots, so they are given back last. With none elsewhere the next entry would find no segment.
+    /// With some it waits for those that are on their way, and for no others: what is dirty may never be clean.
+    fn can_give_back(&self) -> bool {
+        let segments = self.store.log().segments();
+        let on_their_way = segments.waiting() > 0 || self.reclaim.is_under_way();
+        // Where there is no pair, entries go to a segment alone.
+        match segments.free() {
+            0 => false,
+            free => free > MOVE_RESERVE || !on_their_way,
+        }
+    }
+
     /// Goes on with what was asked for, and with the emptying that an earlier use began.
     pub(crate) fn pump_members(&mut self) {
         if let Some(generation) = self.membership.tell_again(self.now) {
@@ -276,7 +345,7 @@ impl Engine {
         let list = self.membership.wanted().clone();
         let emptied = list.iter().find(|(_, row)| row.state == MemberState::Emptied).map(|(id, _)| id);
         if let Some(member) = emptied {
-            if self.store.log().is_empty(member, 0) {
+            if self.store.log().is_empty(member, 0) && self.can_give_back() {
                 self.store.let_go_of_member(member);
                 self.membership.want(list.with_state(member, MemberState::Gone));
             }
@@ -286,8 +355,8 @@ impl Engine {
         let mut works = true;
         match self.membership.asked() {
             None => return,
-            Some(MembersChange::Add(_)) => {
-                works = list.iter().last().is_some_and(|(member, row)| self.store.admit_member(member, row.used));
+            Some(MembersChange::Add { member, .. }) => {
+                works = row(member).is_some_and(|row| self.store.admit_member(member, row.used));
             }
             Some(MembersChange::Grow { member, .. }) => {
                 works = row(member).is_some_and(|row| self.store.admit_member(member, row.used));
@@ -297,7 +366,7 @@ impl Engine {
                 if let Some(row) = row(member).filter(|row| row.bytes != bytes && row.state == MemberState::InUse)
                     && let Some(used) = slots_of(&row, bytes, segment_bytes)
                 {
-                    if self.store.log().is_empty(member, used) {
+                    if self.store.log().is_empty(member, used) && self.can_give_back() {
                         let smaller = list.with_room(member, used, bytes);
                         self.store.give_back(member, used);
                         self.store.set_pool_bytes(smaller.bytes());
@@ -342,8 +411,11 @@ impl Engine {
             .map(|(member, row)| MemberShown {
                 member,
                 state: row.state,
+                missed: row.missed,
+                is_spare: self.is_spare(member),
                 works: log.works(member),
                 copies_only: row.copies_only,
+                bytes: row.bytes,
                 segments: u64::from(row.slots),
                 free_segments: segments.free_on(member) as u64,
                 blocks: 0,

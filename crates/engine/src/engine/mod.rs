@@ -16,7 +16,7 @@ pub use holdings::Holding;
 pub use members::MemberShown;
 pub use ops::together::fits_together;
 
-use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId, Redundancy};
+use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};
 use headpond_format::{Address, Superblock, UNIT};
 use headpond_log::{FillPolicy, LogIo, Mutation};
 
@@ -39,6 +39,7 @@ use crate::op::{Op, StepResult, Work};
 use crate::origin_space::OriginSpace;
 use crate::outbox::{Answered, Outbox};
 use crate::pool_failed::PoolFailed;
+use crate::probes::Probes;
 use crate::purpose::Purpose;
 use crate::reclaim::{Reclaim, Reclaiming};
 use crate::request::{Reply, Request, RequestId};
@@ -84,6 +85,7 @@ pub struct Engine {
     checkpoints: Checkpoints,
     membership: Membership,
     laggard: Laggard,
+    probes: Probes,
     origin_space: OriginSpace,
     settling: SettlingStatus,
     life: Life,
@@ -117,6 +119,7 @@ impl Engine {
             checkpoints,
             membership,
             laggard: Laggard::default(),
+            probes: Probes::default(),
             origin_space: OriginSpace::default(),
             settling: SettlingStatus::default(),
             life: Life::default(),
@@ -225,10 +228,10 @@ impl Engine {
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.counted.look() && self.requests.first_for_room().is_some();
         let tells = self.membership.is_to_tell_again() || self.membership.empties();
-        // What reclaim emptied last may have freed a place on one member alone, and nothing else may ever happen.
+        // What reclaim emptied last may have freed a place on one member alone, and nothing else may ever happen. In a
+        // pool of one member each place can be opened, so who waits for room has it.
         let wants_room = self.requests.first_for_room().is_some() && self.reclaim.idle() && log.takes_writes();
-        let has_rows = self.config.redundancy == Redundancy::Parity || log.segments().rows() > 0;
-        let reclaims = wants_room && has_rows;
+        let reclaims = wants_room && log.has_had_several_members();
         let busy = reclaims
             || log.has_unsynced() && log.takes_writes()
             || self.destage.has_work(&self.store)
@@ -237,7 +240,7 @@ impl Engine {
             || tells;
         let tick = busy.then(|| self.now.plus(crate::destage::TICK));
         let pauses = self.scrub.pauses(self.now).into_iter().chain(self.rows.pauses(&self.store, self.now));
-        tick.into_iter().chain(pauses).min().filter(|_| !self.life.is_over())
+        tick.into_iter().chain(pauses).chain(self.next_probe()).min().filter(|_| !self.life.is_over())
     }
 
     /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
@@ -286,6 +289,8 @@ impl Engine {
                     self.requests.wake(op);
                 }
             }
+            Purpose::Probe(member) => self.probe_answered(member, &outcome),
+            Purpose::ProbeSync(member) => self.probes.answered(member),
             Purpose::TellMembers(generation) => self.told_of_members(generation, &outcome),
             Purpose::Space(object) => self.space_answered(object, outcome),
             Purpose::Look => self.looked_at_origin(&outcome),
@@ -391,6 +396,7 @@ impl Engine {
                 }
                 self.release_syncs();
                 self.pump_laggard();
+                self.pump_probes();
                 self.pump_members();
                 self.pump_checkpoint();
                 self.accept();

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, SegmentId, Sequence, Stream};
 use headpond_format::BLOCK_UNITS;
-use headpond_log::DataRecord;
+use headpond_log::{DataRecord, Log};
 use headpond_map::Slot;
 
 use crate::destage::Destage;
@@ -45,6 +45,8 @@ struct Victim {
     /// Pieces with dirty or pinned blocks, for which there was no room.
     held: Vec<Piece>,
     under_way: u32,
+    /// Blocks of the reads under way.
+    reading: u32,
     /// Units of clean blocks that moved on so far.
     kept: u32,
     /// What lingers moves on, too.
@@ -100,6 +102,11 @@ impl Reclaim {
         self.victims.contains_key(&segment) || dirty > 0 && self.stuck.contains(&segment)
     }
 
+    /// Whether something that it asked flash for is still to come.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.victims.values().any(|victim| victim.under_way > 0)
+    }
+
     /// Whether it goes on with nothing but time.
     pub(crate) fn waits_for_its_turn(&self) -> bool {
         self.blanks_left == 0 && !self.idle()
@@ -149,6 +156,8 @@ impl Reclaiming<'_> {
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.store.is_short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
         let weak = self.has_weak();
+        let restores = weak && !self.wants_segments();
+        self.store.restore_copies(restores);
         while !self.ending && self.reclaim.victims.len() < most && (weak || self.wants_segments()) {
             let Some(Choice { segment: victim, packs }) = self.choose_victim() else {
                 if !self.wants_segments() {
@@ -212,8 +221,7 @@ impl Reclaiming<'_> {
     }
 
     fn wants_segments(&self) -> bool {
-        let segments = self.store.log().segments();
-        let soon = self.store.log().free_segments() + segments.waiting() + self.reclaim.victims.len();
+        let soon = self.store.free_soon() + self.reclaim.victims.len();
         soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
     }
 
@@ -237,7 +245,7 @@ impl Reclaiming<'_> {
             return;
         }
         let (replay_from, begun) = self.replay_from;
-        self.store.release_segments(replay_from, begun);
+        self.store.release_segments(self.outbox, replay_from, begun);
         let segments = self.store.log().segments();
         let needed =
             segments.waiting() > 0 && (self.empties || self.store.log().free_segments() < self.store.free_wanted());
@@ -275,36 +283,53 @@ impl Reclaiming<'_> {
                 let found = self.store.flash_was_read(piece.object, piece.first, &slots, &outcome);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
+                    victim.reading -= piece.count;
                 }
                 self.move_on(segment, piece, &slots, &found, again);
             }
         }
     }
 
-    /// Reads of a victim that may be under way now.
-    fn depth(&self) -> u32 {
-        if self.store.log().is_busy() && !self.wants_segments() { DEPTH_ASIDE } else { DEPTH }
+    /// Reads of a victim that may be under way now, and blocks of them beyond which no other begins.
+    fn depth(&self) -> (u32, u32) {
+        let aside = || self.store.log().is_busy() && !self.wants_segments();
+        let blocks = self.moved_at_once();
+        match self.replay_from {
+            // Reads would wait for both.
+            (_, Some(_)) if self.store.log().restores_copies() => (0, 0),
+            _ if aside() => (DEPTH_ASIDE, blocks),
+            _ => (DEPTH, blocks),
+        }
+    }
+
+    /// Blocks of a record that move at once, at most, if it is not packed.
+    fn moved_at_once(&self) -> u32 {
+        if self.store.log().restores_copies() { Log::RESTORED_BLOCKS } else { u32::MAX }
     }
 
     /// Moves on with emptying a segment.
     fn empty_on(&mut self, segment: SegmentId) {
         loop {
-            let depth = self.depth();
+            let ((reads, blocks), most) = (self.depth(), self.moved_at_once());
             let room = self.store.log().free_segments() >= MOVE_RESERVE;
             let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
             let Some(pieces) = &mut victim.pieces else { return };
-            if victim.under_way >= depth || self.reclaim.blanks_left == 0 {
+            if victim.under_way >= reads || victim.reading >= blocks || self.reclaim.blanks_left == 0 {
                 return;
             }
             if room {
                 pieces.append(&mut victim.held);
             }
-            let Some(piece) = pieces.pop() else {
+            let Some(mut piece) = pieces.pop() else {
                 if victim.under_way == 0 && victim.held.is_empty() {
                     self.emptied(segment);
                 }
                 return;
             };
+            if piece.form == Form::Plain && piece.count > most {
+                pieces.push(piece.part(most, piece.count - most));
+                piece = piece.part(0, most);
+            }
             self.reclaim.blanks_left -= u32::from(piece.form == Form::Blank);
             self.empty_piece(segment, piece);
         }
@@ -378,6 +403,7 @@ impl Reclaiming<'_> {
     fn read_piece(&mut self, segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool) {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
+            victim.reading += piece.count;
         }
         let stretch = Stretch::of(&slots);
         let effect = ReclaimEffect::Move { segment, piece, slots, again };

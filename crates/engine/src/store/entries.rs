@@ -12,6 +12,7 @@ use headpond_format::{Entry, Member, OBJECT_PATH_MAX, SegmentState};
 use headpond_log::{ChosenRow, FillPolicy, LogIo, SecondTail, WriteId};
 
 use crate::locks::Span;
+use crate::outbox::Outbox;
 use crate::store::Store;
 
 /// The largest number of blocks that an entry names: all of an object.
@@ -133,8 +134,14 @@ impl Store {
     }
 
     /// Frees emptied segments that no checkpoint needs: a replay begins at one of these.
-    pub(crate) fn release_segments(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) {
-        self.log.release(replay_from, checkpoint_begun);
+    pub(crate) fn release_segments(
+        &mut self,
+        outbox: &Outbox,
+        replay_from: Sequence,
+        checkpoint_begun: Option<Sequence>,
+    ) {
+        let bytes = u64::from(self.log.geometry().segment_bytes);
+        self.log.release(replay_from, checkpoint_begun, |slot| outbox.is_reading(slot, bytes));
     }
 
     /// A checkpoint is begun, which says what the rows are.
@@ -185,6 +192,11 @@ impl Store {
     /// The superblock says that host batches may have one copy.
     pub(crate) const fn lone_batches_are_known(&mut self) {
         self.log.lone_batches_are_known();
+    }
+
+    /// Whether second copies are made anew.
+    pub(crate) const fn restore_copies(&mut self, restores: bool) {
+        self.log.restore_copies(restores);
     }
 
     /// No segment is weak.

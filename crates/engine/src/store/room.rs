@@ -67,8 +67,22 @@ impl Store {
     /// come to its end needs its live records moved together, not dropped.
     pub(crate) fn is_roomy(&self) -> bool {
         let copies = if self.log.mirrors() { 2 } else { 1 };
-        let wanted = copies * self.sums.dirty_units() + self.sums.kept_units();
+        let saved = if copies > 1 { self.log.units_saved_by_rows() } else { 0 };
+        let wanted = (copies * self.sums.dirty_units() + self.sums.kept_units()).saturating_sub(saved);
         wanted * 100 < self.log.data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
+    }
+
+    /// Whether so little is free that what was read takes no room any more, and writes soon wait for some.
+    pub(crate) fn is_nearly_short(&self) -> bool {
+        self.log.free_segments().min(self.log.segments().free()) <= ADMIT_RESERVE
+    }
+
+    /// Segments that are free, or will be without more being emptied: what waits, and what rows give back.
+    pub(crate) fn free_soon(&self) -> usize {
+        let segments = self.log.segments();
+        // A segment with a copy takes two of the slots that rows give back.
+        let slots = if self.log.mirrors() { 2 } else { 1 };
+        self.log.free_segments() + segments.waiting() + segments.slots_of_rows() / slots
     }
 
     /// Blocks that could be dirty, were nothing else there.

@@ -49,7 +49,7 @@ pub(super) fn run(input: &Input, bytes: Vec<u8>, planted: PlantedBug) -> Result<
         Devices::new([(recovered.superblock().member, flash)]),
         made.origin.clone(),
         recovered,
-        config(input.base),
+        config(Shape::One, input.base),
         &mut || seed.one_in(2),
     )?;
     let mut found = world.look_at_all()?;

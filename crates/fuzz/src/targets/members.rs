@@ -1,5 +1,5 @@
-//! A whole pool of two or three mirrored devices, made by the real engine over a known history, and then spoiled: one
-//! device, several, or the way in which they are given.
+//! A whole pool of two or three mirrored devices, or of three or four with rows that have a parity. The real engine made
+//! it over a known history. Then it is spoiled: one device, several, or the way in which they are given.
 //!
 //! - Whatever the damage: recovery and the examination have a verdict, and the same one. A pool in use can be read,
 //!   written, flushed and stopped without a panic.
@@ -19,19 +19,21 @@ use super::{used, without_numbers};
 use crate::devices::{Devices, MemoryFlash, given};
 use crate::history::Found;
 use crate::input::{DeviceEdit, Input};
-use crate::life::{LOST, Made, Shape, config, made};
+use crate::life::{Made, Shape, config, made};
 use crate::seals::{self, Seal};
 use crate::seed::Seed;
 use crate::subject::{Base, PlantedBug, Told};
+use crate::target::Target;
 use crate::world::World;
 
-/// Every third pool has three devices.
-const fn shape(base: u64) -> Shape {
-    Shape::Mirrored(if base % 3 == 2 { 3 } else { 2 })
+/// Every third pool has one device more than the others.
+const fn shape(target: Target, base: u64) -> Shape {
+    let more = if base % 3 == 2 { 1 } else { 0 };
+    if matches!(target, Target::Rows) { Shape::Rows(3 + more) } else { Shape::Mirrored(2 + more) }
 }
 
-pub(super) fn base(seed: u64) -> Base {
-    let made = made(shape(seed), seed);
+pub(super) fn base(target: Target, seed: u64) -> Base {
+    let made = made(shape(target, seed), seed);
     let mut seals: Vec<Seal> = Vec::new();
     let mut start = 0;
     for image in &made.images {
@@ -42,7 +44,8 @@ pub(super) fn base(seed: u64) -> Base {
 }
 
 pub(super) fn run(input: &Input, bytes: &[u8], planted: PlantedBug) -> Result<Told, String> {
-    let made = made(shape(input.base), input.base);
+    let shape = shape(input.target, input.base);
+    let made = made(shape, input.base);
     let mut flashes = devices(input, &made, bytes);
     let report = examine_members(given(&mut flashes), &mut |_| {});
     let damage = Damage::of(input, bytes.len() / made.images.len());
@@ -64,13 +67,13 @@ pub(super) fn run(input: &Input, bytes: &[u8], planted: PlantedBug) -> Result<To
     if report.verdict == Conclusion::Refused {
         return Err(format!("recovery takes what the examination says it refuses: {}", report.why));
     }
-    if made.has_lost && places.contains(&Some(LOST)) && !input.forged && damage != Damage::Much {
+    if made.lost.is_some_and(|lost| places.contains(&Some(lost))) && !input.forged && damage != Damage::Much {
         return Err("a device is believed that the pool went on without".to_owned());
     }
     let of_members = flashes.into_iter().zip(places).filter_map(|(flash, member)| Some((member?, flash)));
     let mut seed = Seed(input.base ^ report.device_bytes);
     let (mut world, conflicts) =
-        World::start(Devices::new(of_members), made.origin.clone(), recovered, config(input.base), &mut || {
+        World::start(Devices::new(of_members), made.origin.clone(), recovered, config(shape, input.base), &mut || {
             seed.one_in(2)
         })?;
     let mut found = world.look_at_all()?;

@@ -18,7 +18,7 @@ use super::fio::finished;
 pub const READY_MAX: Duration = Duration::from_secs(120);
 
 /// The program `headpond` that was built along with this one.
-fn program() -> Outcome<PathBuf> {
+pub fn program() -> Outcome<PathBuf> {
     Ok(Headpond::beside_this_program()?.program().to_owned())
 }
 
@@ -67,6 +67,11 @@ impl Mount {
     /// Adds a rule.
     pub fn add_rule(&self, words: &[&str]) -> Outcome<()> {
         finished(Command::new(program()?).args(["rules", "add"]).arg(&self.point).args(words)).map(drop)
+    }
+
+    /// Its mount point.
+    pub fn point(&self) -> &Path {
+        &self.point
     }
 
     /// A file seen through the mount.

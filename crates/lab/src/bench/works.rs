@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Outcome;
 use super::backend::{self, BACKENDS};
+use super::copies::copies;
 use super::counting::counting;
 use super::engine::{EngineLoad, Filled};
 use super::fio::{self, Target as On};
@@ -26,7 +27,7 @@ use super::table::{Line, Target};
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 12] = [
+pub const WORKS: [Work; 13] = [
     ("engine", "the engine alone, read hits", engine),
     ("side-by-side", "two engines at once against one: what a second shard could give", side_by_side),
     ("reads", "read hits through the mount", reads),
@@ -34,6 +35,7 @@ pub const WORKS: [Work; 12] = [
     ("appends", "appends with a sync each through the mount", appends),
     ("appends-confined", "the same with one processor, and with a quota of one", appends_confined),
     ("appends-device", "the same with a pool on a block device", appends_device),
+    ("copies", "what a copy on another host costs a sync", copies),
     ("packed", "read hits of packed records", packed),
     ("counting", "what counting by file, process and rule costs", counting),
     ("recording", "what a recording of the requests costs", recording),

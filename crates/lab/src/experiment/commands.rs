@@ -69,6 +69,7 @@ const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   /dev/sdb                           a device; also needs --destroy /dev/sdb
   headpond:mode=write-back           headpond over a scratch directory, slowed to a 7,200 rpm disk
   headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
+  guest:dm-cache                     a cache in a guest of User Mode Linux; the experiment kernel-caches has them all
   model:tachion                      a modelled flash card ('headpond lab cards models' shows all), for 'fill'
 
 Examples:
@@ -281,6 +282,12 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     let mut definition = Definition::find(&run.experiment)?;
     if run.quick {
         definition = definition.quick();
+    }
+    for case in &mut definition.cases {
+        // What the command line says is for all of them.
+        case.seconds = case.seconds.filter(|_| run.seconds.is_none());
+        case.warmup = case.warmup.filter(|_| run.warmup.is_none());
+        case.size = case.size.filter(|_| run.size.is_none());
     }
     definition.seconds = run.seconds.unwrap_or(definition.seconds).max(1);
     definition.warmup = run.warmup.unwrap_or(definition.warmup);

@@ -1,6 +1,6 @@
 //! The machine's own counters, second by second beside the load's: processors, and the device under a target.
 
-use super::record::{PondCounts, System};
+use super::record::{CacheReads, PondCounts, System};
 use crate::pond::Mount;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -70,6 +70,35 @@ pub fn watch(
             return (systems, ponds);
         }
     }
+}
+
+/// What a guest told of itself once a second: lines `at SECONDS`, and after each the processors' line of `/proc/stat`,
+/// those of `/proc/diskstats` for the origin's disk and for the flash, and seldom `reads FOUND MISSED`.
+#[must_use]
+pub fn told(text: &str) -> (Vec<System>, Vec<CacheReads>) {
+    let (mut systems, mut reads) = (Vec::new(), Vec::new());
+    let (mut start, mut before): (Option<f64>, Option<(f64, Moment)>) = (None, None);
+    for sample in text.split("at ").skip(1) {
+        let (at, lines) = sample.split_once('\n').unwrap_or((sample, ""));
+        let Ok(at) = at.trim().parse::<f64>() else { continue };
+        let at = at - *start.get_or_insert(at);
+        let numbers = lines.lines().find_map(|line| line.strip_prefix("reads ")).map(str::split_whitespace);
+        let numbers: Vec<u64> = numbers.into_iter().flatten().filter_map(|word| word.parse().ok()).collect();
+        if let [found, missed] = numbers[..] {
+            reads.push(CacheReads { at, found, missed });
+        }
+        if !lines.starts_with("cpu") {
+            continue;
+        }
+        let mut moment = processors(lines, None);
+        let named = |name: &str| lines.lines().find(|line| line.split_whitespace().nth(2) == Some(name));
+        (moment.device, moment.flash) = (named("vda").and_then(disk_line), named("ubda").and_then(disk_line));
+        if let Some((then, before)) = before.filter(|(then, _)| at > *then) {
+            systems.push(between(&before, &moment, at - then, at));
+        }
+        before = Some((at, moment));
+    }
+    (systems, reads)
 }
 
 fn pond(mount: &Mount, start: Instant) -> Option<PondCounts> {
@@ -148,8 +177,14 @@ fn disk(diskstats: &str, device: u64) -> Option<Device> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |index: usize| words.get(index)?.parse::<u64>().ok();
         (number(0)? == u64::from(major) && number(1)? == u64::from(minor)).then_some(())?;
-        Some(Device { read: number(5)? * SECTOR, written: number(9)? * SECTOR, busy_ms: number(12)? })
+        disk_line(line)
     })
+}
+
+fn disk_line(line: &str) -> Option<Device> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |index: usize| words.get(index)?.parse::<u64>().ok();
+    Some(Device { read: number(5)? * SECTOR, written: number(9)? * SECTOR, busy_ms: number(12)? })
 }
 
 #[cfg(test)]
@@ -164,6 +199,22 @@ mod tests {
         let shares = [system.user, system.system, system.waiting].map(|share| (share * 150.0).round());
         assert_eq!(shares, [50.0, 20.0, 10.0]);
         assert_eq!(system.device_busy, None);
+    }
+
+    #[test]
+    fn what_a_guest_told_is_as_if_seen_here() {
+        let text = "at 100.0\ncpu  0 0 0 0 0 0 0 0 0 0\n 254 0 vda 1 0 8 0 0 0 0 0 0 0 0\n  98 0 ubda 0 0 0 0 0 0 0 0 0 0 0\nreads 1 2\n\
+                    at 102.0\ncpu  50 0 50 100 0 0 0 0 0 0\n 254 0 vda 9 0 24 0 0 0 0 0 0 500 0\n  98 0 ubda 0 0 0 0 3 0 40 0 0 9 0\n\
+                    at 102.5\nreads 5 4\n";
+        let (systems, reads) = told(text);
+        assert_eq!(systems.len(), 1);
+        let system = &systems[0];
+        assert_eq!((system.at, system.user, system.system), (2.0, 0.25, 0.25));
+        assert_eq!((system.device_read, system.device_busy), (16.0 * 512.0 / 2.0, Some(0.25)));
+        assert_eq!(system.flash_written, Some(40.0 * 512.0 / 2.0));
+        let of = |at, found, missed| CacheReads { at, found, missed };
+        assert_eq!(reads, [of(0.0, 1, 2), of(2.5, 5, 4)]);
+        assert_eq!(told("").0, []);
     }
 
     #[test]

@@ -82,6 +82,15 @@ pub struct Case {
     /// An open loop: so many a second, due whatever became of those before. fio: of each thread, evenly, reads or
     /// writes alone. A database: transactions in all, at random moments. As many as it takes without.
     pub rate: Option<u32>,
+    /// fio: each write is durable before it is answered (`O_DSYNC`), as those of a database's log.
+    #[serde(default)]
+    pub synced: bool,
+    /// Seconds of each run that count, if not the experiment's.
+    pub seconds: Option<u32>,
+    /// Seconds of each run before that, if not the experiment's.
+    pub warmup: Option<u32>,
+    /// fio: how much of the data it works on, in MiB; all of it without.
+    pub size: Option<u32>,
     /// sysbench: which of its loads, such as `oltp_read_write`. pgbench: `tpcb-like`, `simple-update` or `select-only`.
     pub script: Option<String>,
     /// What goes along the axis.
@@ -234,7 +243,7 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 20] = [
+const SHIPPED: [(&str, &str); 21] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("steady", include_str!("../../experiments/steady.toml")),
@@ -255,6 +264,7 @@ const SHIPPED: [(&str, &str); 20] = [
     ("untorn", include_str!("../../experiments/untorn.toml")),
     ("untorn-postgres", include_str!("../../experiments/untorn-postgres.toml")),
     ("compression", include_str!("../../experiments/compression.toml")),
+    ("kernel-caches", include_str!("../../experiments/kernel-caches.toml")),
 ];
 
 /// The experiments that come with headpond.
@@ -289,6 +299,18 @@ impl Definition {
         Ok(definition)
     }
 
+    /// What it is for a case that has times or a size of its own.
+    #[must_use]
+    pub fn of_case(&self, case: usize) -> Self {
+        let mut own = self.clone();
+        if let Some(case) = self.cases.get(case) {
+            own.seconds = case.seconds.unwrap_or(self.seconds);
+            own.warmup = case.warmup.unwrap_or(self.warmup);
+            own.size = case.size.unwrap_or(self.size);
+        }
+        own
+    }
+
     /// The short form. It limits no writes: it says nothing about speed, and works for everybody.
     #[must_use]
     pub fn quick(mut self) -> Self {
@@ -308,6 +330,9 @@ impl Definition {
         self.warehouses = quick.warehouses.or(self.warehouses);
         self.items = quick.items.or(self.items);
         self.customers = quick.customers.or(self.customers);
+        for case in &mut self.cases {
+            (case.seconds, case.warmup, case.size) = (None, None, None);
+        }
         for case in self.cases.iter_mut().filter(|case| case.vary.is_some()) {
             case.values.retain(|value| quick.values.contains(value));
         }
@@ -403,6 +428,15 @@ impl Definition {
         if case.vary == Some(Vary::Used) && case.values.iter().any(|value| *value > 100) {
             return Err("more than 100 % cannot be used".to_owned());
         }
+        if case.seconds == Some(0) || case.size.is_some_and(|size| size < 8 || size > self.size) {
+            return Err("its seconds are at least 1, and its size between 8 (MiB) and the experiment's".to_owned());
+        }
+        if self.round.is_some() && (case.seconds.is_some() || case.warmup.is_some()) {
+            return Err("a case of an experiment with a round has no times of its own".to_owned());
+        }
+        if case.synced && (self.load != Load::Fio || case.rw.as_deref() != Some("write")) {
+            return Err("synced = true is for fio with rw = \"write\"".to_owned());
+        }
         match self.load {
             Load::Fio => {
                 const KNOWN: [&str; 6] = ["read", "write", "randread", "randwrite", "rw", "randrw"];
@@ -474,6 +508,20 @@ mod tests {
     }
 
     #[test]
+    fn a_case_has_its_own_times_until_the_short_form() {
+        let long = Definition::find("kernel-caches").unwrap();
+        let of = |definition: &Definition, case| {
+            let own = definition.of_case(case);
+            (own.warmup, own.seconds, own.size)
+        };
+        assert_eq!(of(&long, 0), (240, 120, 1536));
+        assert_eq!(of(&long, 1), (0, 180, 1536));
+        assert_eq!(of(&long, 2), (60, 120, 1024));
+        let quick = long.quick();
+        assert!((0..4).all(|case| of(&quick, case) == (1, 2, 96)));
+    }
+
+    #[test]
     fn what_a_file_says_wrongly_is_told() {
         let good = shipped_text("fileio").unwrap();
         let wrong = |from: &str, to: &str| {
@@ -498,6 +546,15 @@ mod tests {
         }
         let pace = shipped_text("pace").unwrap().replace("rw = \"randwrite\"", "rw = \"randrw\"");
         assert!(Definition::parse(&pace, "mine").expect_err("both").to_string().contains("reads or writes alone"));
+        let caches = shipped_text("kernel-caches").unwrap();
+        for (from, to, told) in [
+            ("size = 1024", "size = 4096", "the experiment's"),
+            ("seconds = 180", "seconds = 0", "at least 1"),
+            ("rw = \"write\"", "rw = \"read\"", "synced"),
+        ] {
+            let error = Definition::parse(&caches.replacen(from, to, 1), "mine").expect_err(to).to_string();
+            assert!(error.contains(told), "{error}");
+        }
         let error = Definition::find("no-such-file").expect_err("there is none").to_string();
         assert!(error.contains("fileio") && error.contains("no-such-file"), "{error}");
     }

@@ -31,6 +31,8 @@ pub struct Cell {
     pub origin_variation: Option<f64>,
     /// The middle of the bytes that the device, or a mount's flash, got for each operation.
     pub written: Option<f64>,
+    /// The middle of the shares of what reads found in the cache; none without one.
+    pub found: Option<f64>,
     /// How many of them had settled, of how many that could be judged.
     pub steady: (usize, usize),
     /// How much of what counts was cold fill, warm and destage-bound, as shares; none without a cache.
@@ -130,7 +132,8 @@ pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> SessionJudgement {
                     (ratio_of_medians(&cell.values, &base.values, seed), mann_whitney(&cell.values, &base.values))
                 {
                     let runs = (base.values.len(), cell.values.len());
-                    let times = |this: Option<f64>, other: Option<f64>| Some(this? / other?.max(f64::MIN_POSITIVE));
+                    let times =
+                        |this: Option<f64>, other: Option<f64>| Some(this? / other.filter(|other| *other > 0.0)?);
                     let (p99, written) = (times(cell.p99_ms, base.p99_ms), times(cell.written, base.written));
                     let (side, against) = (cell.side, base.side);
                     comparisons.push(Comparison { point, side, against, ratio, p99, written, test, runs });
@@ -164,6 +167,7 @@ fn cell(plan: &Plan, records: &[Record], point: usize, side: usize) -> Option<Ce
         variation: middle(&of, Record::variation),
         origin_variation: middle(&of, Record::origin_variation),
         written: middle(&of, Record::written_for_each),
+        found: middle(&of, Record::share_found),
         steady: (steady, judged.count()),
         regimes: regimes(&of),
         settled: settled(&of),

@@ -68,6 +68,8 @@ const RUN_SECONDS: u64 = 2;
 const DATABASE_SECONDS: u64 = 12;
 /// How fast data is laid out: what a slow network volume takes.
 const LAY_OUT_MIB: u64 = 100;
+/// A guest besides: to start it, to verify what it wrote, and to bring that to the origin.
+const GUEST_SECONDS: u64 = 14;
 /// A modelled run computes.
 const MODEL_SECONDS: u64 = 1;
 
@@ -105,6 +107,12 @@ impl Plan {
                         && self.definition.cases.iter().all(|case| case.rw.as_deref() == Some("randwrite"))
                 }
                 Kind::Device(_) => self.definition.load == Load::Fio,
+                Kind::Guest(_) => {
+                    self.definition.load == Load::Fio
+                        && self.definition.variants.is_empty()
+                        && self.definition.write_limit.is_none()
+                        && self.definition.cases.iter().all(|case| case.rate.is_none())
+                }
                 Kind::Directory(_) | Kind::Flash => {
                     self.definition.variants.iter().all(|variant| variant.headpond.is_empty() || variant.mount_only)
                 }
@@ -146,14 +154,29 @@ impl Plan {
         }
     }
 
+    /// The experiment as it is for a point, whose case may have times of its own.
+    #[must_use]
+    pub fn at(&self, point: usize) -> Definition {
+        self.definition.of_case(self.points[point].case)
+    }
+
     fn modelled(&self, visit: &Visit) -> bool {
         matches!(self.targets[self.sides[visit.side].target].kind, Kind::Card(_))
+    }
+
+    fn in_guest(&self, visit: &Visit) -> bool {
+        matches!(self.targets[self.sides[visit.side].target].kind, Kind::Guest(_))
+    }
+
+    fn load_seconds(&self, point: usize) -> u32 {
+        let definition = self.at(point);
+        definition.warmup + definition.seconds
     }
 
     /// How many seconds a visit takes beside its runs.
     #[must_use]
     pub fn set_up_seconds(&self, visit: &Visit) -> u64 {
-        if self.modelled(visit) {
+        if self.modelled(visit) || self.in_guest(visit) {
             return 0;
         }
         let database = if self.definition.load.on_database() { DATABASE_SECONDS } else { 0 };
@@ -165,20 +188,22 @@ impl Plan {
         u64::from(self.definition.size) + self.definition.dirty.map_or(0, |dirty| u64::from(dirty.over))
     }
 
-    /// How many seconds a run of a visit takes.
+    /// How many seconds the run of a point takes in a visit.
     #[must_use]
-    pub fn run_seconds(&self, visit: &Visit) -> u64 {
+    pub fn run_seconds(&self, visit: &Visit, point: usize) -> u64 {
         if self.modelled(visit) {
             return MODEL_SECONDS;
         }
         let dirty = self.definition.dirty.map_or(0, |dirty| u64::from(dirty.written) / LAY_OUT_MIB);
-        u64::from(self.definition.warmup + self.definition.seconds) + dirty + RUN_SECONDS
+        let guest = if self.in_guest(visit) { GUEST_SECONDS } else { 0 };
+        u64::from(self.load_seconds(point)) + dirty + RUN_SECONDS + guest
     }
 
     /// How many seconds all of it takes.
     #[must_use]
     pub fn seconds(&self) -> u64 {
-        let visit = |visit: &Visit| self.set_up_seconds(visit) + self.run_seconds(visit) * self.points.len() as u64;
+        let runs = |visit: &Visit| (0..self.points.len()).map(|point| self.run_seconds(visit, point)).sum::<u64>();
+        let visit = |visit: &Visit| self.set_up_seconds(visit) + runs(visit);
         self.visits.iter().map(visit).sum()
     }
 
@@ -187,14 +212,30 @@ impl Plan {
     pub fn written(&self) -> (u64, u64) {
         let visits = self.visits.iter().filter(|visit| !self.modelled(visit)).count() as u64;
         let case = |point: &Point| &self.definition.cases[point.case];
-        let writes = |point: &&Point| {
+        let writes = |point: &Point| {
             case(point).rw.as_deref().is_none_or(|rw| !rw.ends_with("read"))
                 && case(point).script.as_deref() != Some("oltp_read_only")
         };
-        let writing = self.points.iter().filter(writes).count() as u64;
-        let seconds = u64::from(self.definition.warmup + self.definition.seconds);
+        let writing = (0..self.points.len()).filter(|point| writes(&self.points[*point]));
+        let seconds: u64 = writing.map(|point| u64::from(self.load_seconds(point))).sum();
         let dirty = self.definition.dirty.map_or(0, |dirty| u64::from(dirty.written)) * self.points.len() as u64;
-        (visits * (self.laid_out_mib() + dirty), visits * writing * seconds)
+        (visits * (self.laid_out_mib() + dirty), visits * seconds)
+    }
+
+    /// How long a run counts, and what comes before, of each case that has times of its own.
+    #[must_use]
+    pub fn times(&self) -> String {
+        let of = |definition: &Definition| {
+            format!("{} s that count and {} s of warm-up", definition.seconds, definition.warmup)
+        };
+        let own = |case: &(usize, &Case)| case.1.seconds.is_some() || case.1.warmup.is_some();
+        let cases = self.definition.cases.iter().enumerate();
+        let own: Vec<String> = cases
+            .filter(own)
+            .map(|(index, case)| format!("{}: {}", case.name, of(&self.definition.of_case(index))))
+            .collect();
+        let own = if own.is_empty() { String::new() } else { format!(" ({})", own.join("; ")) };
+        format!("{} in each{own}", of(&self.definition))
     }
 
     /// The plan in words, before anything starts.
@@ -229,7 +270,7 @@ impl Plan {
             self.sides.len(),
             definition.repeats,
             definition.round.map_or_else(
-                || format!("{} s that count and {} s of warm-up in each", definition.seconds, definition.warmup),
+                || self.times(),
                 |round| format!(
                     "{} s in each, of which those count after it settled, by rounds of {round} s",
                     definition.seconds
@@ -349,10 +390,22 @@ mod tests {
             ("thresholds", vec!["/plain"]),
             ("flush", vec!["/plain"]),
             ("fill", vec!["a=/a", "a=/b"]),
+            ("oltp", vec!["guest:none"]),
+            ("pace", vec!["guest:headpond"]),
         ] {
             assert!(plan(name, &targets).is_err(), "{name} on {targets:?}");
         }
         assert!(plan("fill", &["model:tachion", "model:iodrive-duo"]).is_ok());
+    }
+
+    #[test]
+    fn cases_with_times_of_their_own_count_with_those() {
+        let plan = plan("kernel-caches", &["guest:none", "guest:headpond"]).unwrap();
+        let loads = [240 + 120, 180, 60 + 120, 10 + 60];
+        let visit: u64 = loads.iter().map(|load| load + 2 + 14).sum();
+        assert_eq!(plan.seconds(), 2 * 4 * visit);
+        let text = plan.introduction();
+        assert!(text.contains("reads, cold: 180 s that count and 0 s of warm-up"), "{text}");
     }
 
     #[test]

@@ -120,6 +120,17 @@ pub struct PondCounts {
     pub stalls: u64,
 }
 
+/// What reads had found in a cache by then, since it began, by the cache's own counters and in its own unit.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CacheReads {
+    /// When, in seconds from the start of the load.
+    pub at: f64,
+    /// Found.
+    pub found: u64,
+    /// Not found.
+    pub missed: u64,
+}
+
 /// What the rule for a steady state says of the part that counts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Steadiness {
@@ -164,6 +175,10 @@ pub struct Record {
     /// Processors that it could use; 0 where that was not kept.
     #[serde(default)]
     pub cores: u32,
+    /// The share of its time that it waited for a processor, as others were at work on the machine; none where that was
+    /// not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<f64>,
     /// The commands that made it, by what they do.
     pub commands: Vec<(String, String)>,
     /// The figures.
@@ -177,6 +192,9 @@ pub struct Record {
     pub system: Vec<System>,
     /// The mount meanwhile.
     pub pond: Vec<PondCounts>,
+    /// What reads found in the cache meanwhile, where another than headpond's own counters tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<CacheReads>,
     /// Whether it had settled; none where it was too short to tell.
     pub steadiness: Option<Steadiness>,
     /// Where it settled, of a run that counts from there on.
@@ -212,11 +230,31 @@ impl Record {
         Some(counter(self.pond.last()?).saturating_sub(counter(first)))
     }
 
+    /// How much of what reads asked for was found in the cache in the part that counts, and how much was not.
+    #[must_use]
+    pub fn reads_found(&self) -> Option<(u64, u64)> {
+        if let (Some(found), Some(missed)) = (self.gained(|pond| pond.hit_blocks), self.gained(|pond| pond.miss_blocks))
+        {
+            return Some((found, missed));
+        }
+        let first = self.reads.iter().rfind(|reads| reads.at <= self.warmup + 0.5).or_else(|| self.reads.first())?;
+        let last = self.reads.last()?;
+        Some((last.found.saturating_sub(first.found), last.missed.saturating_sub(first.missed)))
+    }
+
+    /// The share that was found; none without a cache that tells, or without reads.
+    #[must_use]
+    pub fn share_found(&self) -> Option<f64> {
+        let (found, missed) = self.reads_found()?;
+        (found + missed > 0).then(|| found as f64 / (found + missed) as f64)
+    }
+
     /// Bytes that the device got for each operation: of a mount that of its flash, else that under the target.
     #[must_use]
     pub fn written_for_each(&self) -> Option<f64> {
         let plain = |system: &System| system.device_busy.map(|_| system.device_written);
-        let written = |system: &System| if self.pond.is_empty() { plain(system) } else { system.flash_written };
+        let cached = !self.pond.is_empty() || !self.reads.is_empty();
+        let written = |system: &System| if cached { system.flash_written } else { plain(system) };
         Some(self.machine(written)? / Some(self.figures.throughput).filter(|throughput| *throughput > 0.0)?)
     }
 
@@ -241,12 +279,14 @@ impl Record {
             ended: 0,
             warmup: 0.0,
             cores: 0,
+            waited: None,
             commands: Vec::new(),
             figures: Figures::default(),
             kinds: Vec::new(),
             seconds: Vec::new(),
             system: Vec::new(),
             pond: Vec::new(),
+            reads: Vec::new(),
             steadiness: None,
             settling: None,
             doubts: Vec::new(),

@@ -1,12 +1,14 @@
 //! Carries a plan out: visit by visit, run by run. Each run is saved as soon as it ends.
 
-use super::counters::watch;
+use super::counters::{self, watch};
 use super::plan::{Plan, Visit, duration};
 use super::record::{Figures, Record, Second};
 use super::settling::{self, SettlingFound};
 use super::side::{Session, Stage};
+use super::target::GuestTarget;
 use super::{
-    Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, pgbench_load, processors, sense, tpcc_load,
+    Definition, Kind, Load, Results, Transactions, fio_load, guest_run, oltp_load, pgbench_load, processors, sense,
+    tpcc_load,
 };
 use crate::command::{self, shortened};
 use crate::failure::{Failure, Result, check_interrupt};
@@ -56,6 +58,7 @@ pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool
         tables: PathBuf::new(),
         script: PathBuf::new(),
         limited: None,
+        origin: None,
     };
     if visits.iter().any(|index| !modelled(index)) {
         // Refuses what it may not touch before it does anything.
@@ -77,6 +80,9 @@ pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool
         let visit = plan.visits[index];
         match card(&plan, &visit) {
             Some(model) => run_model(results, &plan, index, model)?,
+            None if guest(&plan, &visit).is_some() => {
+                run_guests(results, &plan, index, &session, &mut progress, &mut runs_left)?;
+            }
             None => run_visit(results, &plan, index, &session, &mut progress, &mut runs_left)?,
         }
     }
@@ -89,6 +95,65 @@ fn card(plan: &Plan, visit: &Visit) -> Option<Model> {
         Kind::Card(model) => Some(*model),
         _ => None,
     }
+}
+
+fn guest<'a>(plan: &'a Plan, visit: &Visit) -> Option<&'a GuestTarget> {
+    match &plan.targets[plan.sides[visit.side].target].kind {
+        Kind::Guest(guest) => Some(guest),
+        _ => None,
+    }
+}
+
+/// All points of a visit to a cache in guests: one guest for each.
+fn run_guests(
+    results: &Results,
+    plan: &Plan,
+    index: usize,
+    session: &Session,
+    progress: &mut Progress,
+    runs_left: &mut u32,
+) -> Result<()> {
+    let visit = plan.visits[index];
+    let side = &plan.sides[visit.side].name;
+    let (Some(guest), Some(origin)) = (guest(plan, &visit), &session.origin) else { return Ok(()) };
+    for point in 0..plan.points.len() {
+        let number = plan.number(index, point);
+        if results.has(number) || *runs_left == 0 {
+            continue;
+        }
+        *runs_left -= 1;
+        progress.begin(number, &format!("{side}: {}", plan.title(point)));
+        let seed = seed(results, &visit, point);
+        let load = guest_run::command(plan, point, seed);
+        let outcome = guest_run::run(plan, point, guest, &load, seed, session, origin, || progress.tick())?;
+        let log = results.log(number);
+        std::fs::write(&log, &outcome.printed).map_err(Failure::io(format!("writing {}", log.display())))?;
+        let printed = read(&plan.at(point), &outcome.printed, &outcome.commands)?;
+        let mut record = record(plan, index, point, printed.figures, printed.seconds);
+        (record.system, record.reads) = counters::told(&outcome.watched);
+        (record.commands, record.waited) = (outcome.commands, outcome.waited);
+        record.cores = 1;
+        record.count_from(printed.found);
+        finish(plan, point, &mut record);
+        results.keep(&record)?;
+        progress.ran(plan.run_seconds(&visit, point));
+    }
+    Ok(())
+}
+
+/// Both sides of a repetition draw the same numbers.
+fn seed(results: &Results, visit: &Visit, point: usize) -> u64 {
+    results.session().seed + u64::from(visit.repetition) * 1_000 + point as u64
+}
+
+/// Reads what a load printed.
+fn read(definition: &Definition, output: &str, commands: &[(String, String)]) -> Result<Printed> {
+    Printed::read(definition, output).map_err(|what| Failure::Command {
+        doing: "reading what the load printed".to_owned(),
+        command: commands.last().map_or(String::new(), |(_, typed)| typed.clone()),
+        status: what,
+        output: shortened(output),
+    })
 }
 
 fn run_visit(
@@ -110,7 +175,7 @@ fn run_visit(
             progress.begin(number, &format!("{side}: {}", plan.title(point)));
             let record = run_point(results, plan, index, point, session, &mut stage, progress)?;
             results.keep(&record)?;
-            progress.ran(plan.run_seconds(&visit));
+            progress.ran(plan.run_seconds(&visit, point));
         }
     }
     stage.take_down()
@@ -125,9 +190,8 @@ fn run_point(
     stage: &mut Stage,
     progress: &mut Progress,
 ) -> Result<Record> {
-    let (visit, definition, number) = (plan.visits[index], &plan.definition, plan.number(index, point));
-    // Both sides of a repetition draw the same numbers.
-    let seed = results.session().seed + u64::from(visit.repetition) * 1_000 + point as u64;
+    let (visit, definition, number) = (plan.visits[index], &plan.at(point), plan.number(index, point));
+    let seed = seed(results, &visit, point);
     let load = stage.command(plan, &plan.points[point], seed)?;
     stage.make_dirty(plan)?;
     let mut commands = stage.commands().to_vec();
@@ -156,15 +220,7 @@ fn run_point(
     let (system, pond) =
         watched.map_err(|_| Failure::Other("the watch over the machine's counters failed".to_owned()))?;
     let output = std::fs::read_to_string(&log).map_err(Failure::io(format!("reading {}", log.display())))?;
-    let mut printed = Printed::read(definition, &output).map_err(|what| {
-        let command = commands.last().map_or("", |(_, typed)| typed);
-        Failure::Command {
-            doing: "reading what the load printed".to_owned(),
-            command: command.to_owned(),
-            status: what,
-            output: shortened(&output),
-        }
-    })?;
+    let mut printed = read(definition, &output, &commands)?;
     if let Some(waits) = stage.waits(plan, &plan.points[point])? {
         waits.put_into(f64::from(definition.warmup), &mut printed.figures, &mut printed.seconds);
     }
@@ -217,14 +273,16 @@ fn record(plan: &Plan, index: usize, point: usize, figures: Figures, seconds: Ve
         point,
         repetition: visit.repetition,
         ended: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        warmup: f64::from(plan.definition.warmup),
+        warmup: f64::from(plan.at(point).warmup),
         cores: 0,
+        waited: None,
         commands: Vec::new(),
         figures,
         kinds: Vec::new(),
         seconds,
         system: Vec::new(),
         pond: Vec::new(),
+        reads: Vec::new(),
         steadiness: None,
         settling: None,
         doubts: Vec::new(),
@@ -321,8 +379,9 @@ impl Progress {
         let now = Instant::now();
         let mut left = 0;
         for (index, visit) in plan.visits.iter().enumerate() {
-            let runs = (0..plan.points.len()).filter(|point| !results.has(plan.number(index, *point))).count() as u64;
-            left += if runs > 0 { plan.set_up_seconds(visit) + runs * plan.run_seconds(visit) } else { 0 };
+            let todo = (0..plan.points.len()).filter(|point| !results.has(plan.number(index, *point)));
+            let runs: u64 = todo.map(|point| plan.run_seconds(visit, point)).sum();
+            left += if runs > 0 { plan.set_up_seconds(visit) + runs } else { 0 };
         }
         Self {
             runs: plan.runs() as u32,

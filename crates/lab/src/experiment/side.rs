@@ -13,6 +13,7 @@ use super::target::{PondTarget, SlowDisk};
 use super::{Definition, Kind, Load, Software, Vary, fio_load, oltp_load, pgbench_load, tpcc_load};
 use crate::command;
 use crate::failure::{Failure, Result};
+use crate::kernel_caches;
 use crate::limited::{Limit, Limited};
 use crate::memory_bound::MemoryBound;
 use crate::place;
@@ -51,6 +52,8 @@ pub struct Session {
     pub tables: PathBuf,
     /// What sysbench is given to carry out, where that is the lab's own.
     pub script: PathBuf,
+    /// What guests find at their origin, where there are guests.
+    pub origin: Option<kernel_caches::GuestOrigin>,
 }
 
 /// A side that is ready.
@@ -80,6 +83,11 @@ impl Session {
     /// Makes what every visit copies: a database with its tables, unless it was kept from a session before.
     pub fn prepare(&mut self, plan: &Plan) -> Result<()> {
         let definition = &plan.definition;
+        if plan.targets.iter().any(|target| matches!(target.kind, Kind::Guest(_))) {
+            let mib = u64::from(definition.size);
+            let lay_out = |file: &Path| fio_load::lay_out_command(file, 0, mib);
+            self.origin = Some(kernel_caches::GuestOrigin::make(self.scratch.path(), mib, lay_out)?);
+        }
         if let Some(limit) = definition.write_limit {
             // For the pool, or for what a bare side works on. A file system takes some of it for itself.
             let mib = u64::from(definition.flash.max(definition.size)) + DATABASE_MIB + SPARE_MIB;
@@ -167,6 +175,9 @@ impl Session {
             }
             Kind::Card(model) => {
                 return Err(Failure::Other(format!("{} is not set up: it is only modelled", model.name)));
+            }
+            Kind::Guest(guest) => {
+                return Err(Failure::Other(format!("{} is set up by its guest alone", guest.cache.name())));
             }
             Kind::Directory(parent) => self.set_up_directory(plan, &mut stage, parent, room)?,
             Kind::Flash => self.set_up_directory(plan, &mut stage, &self.flash(), room)?,
@@ -359,7 +370,7 @@ impl Stage {
             });
         }
         self.lay_out(u64::from(plan.definition.size) * u64::from(point.used) / 100)?;
-        let mut command = fio_load::command(&plan.definition, case, point, &self.file, seed);
+        let mut command = fio_load::command(&plan.definition.of_case(point.case), case, point, &self.file, seed);
         if case.rate.is_some() {
             fio_load::keep_requests(&mut command, &self.requests);
         }

@@ -5,6 +5,7 @@
 //! flash                                       a bare directory on the experiment's own flash, as headpond gets it
 //! /dev/sdb                                    a whole device; must be named with --destroy too
 //! headpond:mode=write-back,origin=/slow,...   a mount that the lab makes; see the keys below
+//! guest:bcache-write-back                     a cache, or none, in a guest of User Mode Linux; see below
 //! model:tachion                               a modelled flash card, in modelled time (random writes only)
 //! ```
 //!
@@ -13,8 +14,12 @@
 //! one that is really slow; `none` for the bare directory); `flash` (a directory, a
 //! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file); `memory` (the most that the
 //! daemon may have in MiB, with the page cache of what it reads).
+//!
+//! `guest:` and one of `none`, `bcache-write-back`, `bcache-write-through`, `dm-cache`, `dm-writecache`, `headpond`; and
+//! optionally `disk`, as above but throttled: `volume-200` unless said.
 
 use crate::failure::{Failure, Result};
+use crate::kernel_caches::GuestCache;
 use crate::throttled::Throttle;
 use headpond_models::DiskModel;
 use headpond_models::flash::Model;
@@ -62,6 +67,9 @@ impl SlowDisk {
 /// The target in the user's words, on this disk, unless it names one itself, or where its origin is.
 #[must_use]
 pub fn on_disk(text: &str, disk: &str) -> String {
+    if text.contains(GUEST) && !text.contains(",disk=") {
+        return format!("{text},disk={}", disk.replace(',', "+"));
+    }
     let Some((name, keys)) = text.split_once("headpond:") else { return text.to_owned() };
     let named = keys.split(',').any(|key| key.starts_with("disk=") || key.starts_with("origin="));
     // A comma ends a key of the target.
@@ -87,6 +95,15 @@ pub struct PondTarget {
     pub memory: Option<u32>,
 }
 
+/// A cache, or none, between an origin and flash in a guest.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GuestTarget {
+    /// Which one.
+    pub cache: GuestCache,
+    /// How slow the origin is.
+    pub throttle: Throttle,
+}
+
 /// What it is.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
@@ -100,6 +117,8 @@ pub enum Kind {
     Headpond(PondTarget),
     /// A modelled flash card.
     Card(Model),
+    /// A cache in a guest.
+    Guest(GuestTarget),
 }
 
 /// What an experiment runs on.
@@ -116,6 +135,8 @@ pub struct Target {
 const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-through"];
 /// The experiment's own flash, by itself.
 const FLASH: &str = "flash";
+/// How a guest begins, as the user writes it.
+const GUEST: &str = "guest:";
 /// What a scratch origin is made to behave like, unless said otherwise.
 const DISK: &str = "hdd-7200";
 
@@ -135,12 +156,16 @@ impl Target {
             Kind::Flash => FLASH.to_owned(),
             Kind::Headpond(pond) => format!("headpond {}", pond.mode),
             Kind::Card(model) => format!("modelled {}", model.name),
+            Kind::Guest(guest) => guest.cache.name().to_owned(),
         }
     }
 
     fn kind(place: &str) -> std::result::Result<Kind, String> {
         if let Some(rest) = place.strip_prefix("headpond:") {
             return Self::pond(rest).map(Kind::Headpond);
+        }
+        if let Some(rest) = place.strip_prefix(GUEST) {
+            return Self::guest(rest).map(Kind::Guest);
         }
         if place == FLASH {
             return Ok(Kind::Flash);
@@ -154,10 +179,21 @@ impl Target {
         let path = PathBuf::from(place);
         if !path.is_absolute() {
             return Err(
-                "a directory or device is named by its absolute path; others are flash, or begin with headpond: or model:".to_owned()
+                "a directory or device is named by its absolute path; others are flash, or begin with headpond:, guest: or model:".to_owned()
             );
         }
         Ok(if place.starts_with("/dev/") && !path.is_dir() { Kind::Device(path) } else { Kind::Directory(path) })
+    }
+
+    fn guest(text: &str) -> std::result::Result<GuestTarget, String> {
+        let (cache, disk) = text.split_once(",disk=").map_or((text, None), |(cache, disk)| (cache, Some(disk)));
+        let throttle = match disk.map(SlowDisk::parse).transpose()?.flatten() {
+            Some(SlowDisk::Throttled(throttle)) => throttle,
+            None if disk.is_none() => Throttle::VOLUME_200,
+            _ => return Err(format!("the origin of a guest is {THROTTLED} and {}", Throttle::words())),
+        };
+        crate::kernel_caches::can_pace(&throttle)?;
+        Ok(GuestTarget { cache: cache.parse()?, throttle })
     }
 
     fn pond(text: &str) -> std::result::Result<PondTarget, String> {
@@ -195,6 +231,9 @@ impl Target {
             Kind::Device(path) => format!("the device {}, overwritten", path.display()),
             Kind::Card(model) => {
                 format!("a modelled flash card, {:.1} % spare, in modelled time: no I/O is done", model.spare * 100.0)
+            }
+            Kind::Guest(guest) => {
+                format!("{} in a guest, over an origin of {}", guest.cache.describe(), guest.throttle)
             }
             Kind::Headpond(pond) => {
                 let origin =
@@ -235,6 +274,9 @@ mod tests {
         assert_eq!(slow.disk, Some(SlowDisk::Throttled(Throttle::VOLUME_200)));
         let Kind::Headpond(bare) = of("headpond:disk=none").kind else { panic!("a mount") };
         assert_eq!(bare.disk, None);
+        let Kind::Guest(guest) = of("guest:dm-cache,disk=throttled:iops=100+mib=50").kind else { panic!("a guest") };
+        assert_eq!((guest.cache, guest.throttle.iops), (GuestCache::DmCache, Some(100.0)));
+        assert_eq!(of("guest:bcache-write-back").name, "bcache-write-back");
         let bounded = of("headpond:memory=256");
         assert!(matches!(&bounded.kind, Kind::Headpond(pond) if pond.memory == Some(256)));
         assert!(bounded.describe().contains("256 MiB"), "{}", bounded.describe());
@@ -248,6 +290,8 @@ mod tests {
             ("headpond:disk=none", "headpond:disk=none"),
             ("headpond:origin=/slow", "headpond:origin=/slow"),
             ("/slow", "/slow"),
+            ("a=guest:none", "a=guest:none,disk=throttled:iops=200+mib=150"),
+            ("guest:none,disk=throttled:far", "guest:none,disk=throttled:far"),
         ] {
             assert_eq!(on_disk(text, "throttled:iops=200,mib=150"), expected);
         }
@@ -263,6 +307,9 @@ mod tests {
             ("headpond:disk=throttled:fast", "volume-3000"),
             ("headpond:memory=little", "MiB"),
             ("model:unobtainium", "iodrive-duo"),
+            ("guest:zfs", "dm-writecache"),
+            ("guest:none,disk=hdd-7200", "volume-3000"),
+            ("guest:none,disk=throttled:far", "latency"),
         ] {
             let error = Target::parse(text).expect_err(text).to_string();
             assert!(error.contains(told) && error.contains(text), "{error}");

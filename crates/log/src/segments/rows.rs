@@ -10,13 +10,15 @@
 //! - A segment of a row is not released, and the home that has the parity stays lent, until the row is gone: so while a
 //!   checkpoint names it that counts, or is being written, no slot of it is written.
 //! - Copies of its segments are given up once it counts, and not before.
+//! - Once it is gone, nothing more is read out of it; once it counts, nothing more in a copy, but by a scrub. So both end
+//!   with the reads that are under way then, however closely others follow.
 //! - A segment of a row that was emptied is free, and waits for the row's end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use headpond_base::{MemberId, SegmentId, Sequence};
-use headpond_format::{Layout, ParityRow, SegmentState};
+use headpond_format::{Address, Layout, ParityRow, SegmentState};
 
 use super::Segments;
 use crate::health::Health;
@@ -36,7 +38,7 @@ enum Stage {
     Counts,
     Leaving,
     Unlisted,
-    /// It ends once no read of its segments is under way.
+    /// It ends once no read out of it is under way.
     Gone,
 }
 
@@ -49,6 +51,8 @@ pub(crate) struct Row {
     stage: Stage,
     /// No segment of it has given up its copy.
     copied: bool,
+    /// Dirty units of it that lay once when it was looked at last.
+    once: u64,
 }
 
 impl Row {
@@ -60,6 +64,11 @@ impl Row {
     /// Whether no checkpoint names it, nor one that is being written.
     pub(crate) const fn is_new(&self) -> bool {
         matches!(self.stage, Stage::New | Stage::Gone)
+    }
+
+    /// Whether a checkpoint names it that counts, and none without it is begun.
+    pub(crate) const fn counts(&self) -> bool {
+        matches!(self.stage, Stage::Counts)
     }
 
     /// Whether it stays as it is until something changes.
@@ -77,13 +86,34 @@ impl Row {
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: BTreeMap<RowId, Row>,
+    /// Those that do not simply count: few, and asked for often.
+    unsettled: BTreeSet<RowId>,
     given: u32,
+    /// Dirty units of all of them that lie once, as of the last looks, and in how many rows.
+    once: (u64, usize),
     /// The row that was looked at last.
     looked_at: u32,
     /// A planted bug: copies are given up before a checkpoint says so.
     pub(super) hasty: bool,
     /// A planted bug: segments of rows are released as any others.
     pub(super) forgotten: bool,
+}
+
+impl Rows {
+    fn unsettled(&self) -> impl Iterator<Item = &Row> {
+        self.unsettled.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// Of those that do not simply count, each gets the stage that comes next, if one does.
+    fn step(&mut self, next: impl Fn(RowId, Stage) -> Stage) {
+        for id in std::mem::take(&mut self.unsettled) {
+            let Some(row) = self.rows.get_mut(&id) else { continue };
+            row.stage = next(id, row.stage);
+            if row.stage != Stage::Counts {
+                self.unsettled.insert(id);
+            }
+        }
+    }
 }
 
 /// What is known of the places of a row.
@@ -118,6 +148,12 @@ impl Segments {
         self.row_of(id).map(|row| row.keepers().filter(|keeper| *keeper != id).collect())
     }
 
+    /// The same while something may be read out of the row.
+    pub(crate) fn row_to_read(&self, id: SegmentId) -> Option<Vec<SegmentId>> {
+        let may_be_read = self.row_of(id).is_some_and(|row| !matches!(row.stage, Stage::Gone));
+        self.row_without(id).filter(|_| may_be_read)
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn rows(&self) -> usize {
@@ -134,9 +170,41 @@ impl Segments {
         self.get(id).row.is_some() && !self.rows.forgotten
     }
 
-    /// Rows that wait for a checkpoint, which would free some of their slots.
-    pub(super) fn rows_for_checkpoint(&self) -> usize {
-        self.rows.rows.values().filter(|row| matches!(row.stage, Stage::New | Stage::Leaving)).count()
+    /// Rows that wait for a checkpoint to be begun, which would free some of their slots.
+    #[must_use]
+    pub fn rows_for_checkpoint(&self) -> usize {
+        self.rows.unsettled().filter(|row| matches!(row.stage, Stage::New | Stage::Leaving)).count()
+    }
+
+    /// Slots that rows give back with the next checkpoint, or with the one that is being written. The segments that were
+    /// emptied in them are not counted: see [`Segments::waiting`].
+    #[must_use]
+    pub fn slots_of_rows(&self) -> usize {
+        let gives = |row: &Row| match row.stage {
+            Stage::New | Stage::Listed => row.segments.len(),
+            Stage::Leaving | Stage::Unlisted | Stage::Gone => 1,
+            Stage::Counts => 0,
+        };
+        self.rows.unsettled().map(gives).sum()
+    }
+
+    /// How many dirty units lie once, in rows, and in how many rows, as of the last looks at them.
+    pub(crate) fn units_once(&self) -> (u64, usize) {
+        self.rows.once
+    }
+
+    /// Counts what of a row lies once.
+    fn note_once(&mut self, id: RowId) {
+        let Some(row) = self.rows.rows.get(&id) else { return };
+        let segments = || row.segments.iter().map(|id| self.get(*id));
+        let lies_once = row.is_found() && segments().all(|segment| segment.copy.is_none());
+        let once = if lies_once { segments().map(|segment| u64::from(segment.dirty_units)).sum() } else { 0 };
+        let (units, rows) = self.rows.once;
+        let rows = rows - usize::from(row.once > 0) + usize::from(once > 0);
+        self.rows.once = (units - row.once + once, rows);
+        if let Some(row) = self.rows.rows.get_mut(&id) {
+            row.once = once;
+        }
     }
 
     /// The layout of a segment in a row, for a checkpoint that is begun.
@@ -182,33 +250,33 @@ impl Segments {
             self.get_mut(*segment).row = Some(id);
         }
         assert!(self.get(parity).lent, "a parity in a home that is not lent");
-        self.rows.rows.insert(id, Row { segments, parity, stage, copied: stage == Stage::New });
+        if stage != Stage::Counts {
+            self.rows.unsettled.insert(id);
+        }
+        self.rows.rows.insert(id, Row { segments, parity, stage, copied: stage == Stage::New, once: 0 });
     }
 
     /// A checkpoint is begun: what it says of rows is what they are from here on.
     pub(crate) fn checkpoint_begins(&mut self, members: &Health) {
         let is_whole = |(id, row): (&RowId, &Row)| self.health_of(row, members).whole.then_some(*id);
-        let whole: BTreeSet<RowId> = self.rows.rows.iter().filter_map(is_whole).collect();
-        for (id, row) in &mut self.rows.rows {
-            row.stage = match row.stage {
-                Stage::New if whole.contains(id) => Stage::Listed,
-                // The copies are what counts.
-                Stage::New => Stage::Gone,
-                Stage::Leaving => Stage::Unlisted,
-                other => other,
-            };
-        }
+        let new = self.rows.unsettled.iter().filter_map(|id| Some((id, self.rows.rows.get(id)?)));
+        let whole: BTreeSet<RowId> = new.filter_map(is_whole).collect();
+        self.rows.step(|id, stage| match stage {
+            Stage::New if whole.contains(&id) => Stage::Listed,
+            // The copies are what counts.
+            Stage::New => Stage::Gone,
+            Stage::Leaving => Stage::Unlisted,
+            other => other,
+        });
     }
 
     /// It counts.
     pub(crate) fn checkpoint_counts(&mut self) {
-        for row in self.rows.rows.values_mut() {
-            row.stage = match row.stage {
-                Stage::Listed => Stage::Counts,
-                Stage::Unlisted => Stage::Gone,
-                other => other,
-            };
-        }
+        self.rows.step(|_, stage| match stage {
+            Stage::Listed => Stage::Counts,
+            Stage::Unlisted => Stage::Gone,
+            other => other,
+        });
     }
 
     /// Whether some segment of this one's row is damaged in its home.
@@ -226,8 +294,9 @@ impl Segments {
         }
     }
 
-    /// Goes on with some rows. Returns the segments whose homes nobody uses any more.
-    pub(crate) fn settle_rows(&mut self, members: &Health) -> Vec<SegmentId> {
+    /// Goes on with some rows. Returns the segments whose homes nobody uses any more. `is_read`: whether a read of
+    /// something in the slot that begins there is under way.
+    pub(crate) fn settle_rows(&mut self, members: &Health, is_read: impl Fn(Address) -> bool) -> Vec<SegmentId> {
         let mut freed = Vec::new();
         for _ in 0..SETTLED_AT_ONCE.min(self.rows.rows.len()) {
             let later = (Bound::Excluded(RowId(self.rows.looked_at)), Bound::Unbounded);
@@ -247,34 +316,38 @@ impl Segments {
             if let Some(row) = self.rows.rows.get_mut(&id) {
                 row.stage = stage;
             }
-            if stage == Stage::Gone {
-                freed.extend(self.end_row(id));
-            } else if counts && health.whole {
-                freed.extend(self.give_up_copies(id));
+            if stage != Stage::Counts {
+                self.rows.unsettled.insert(id);
             }
+            if stage == Stage::Gone {
+                freed.extend(self.end_row(id, &is_read));
+            } else if counts && health.whole {
+                freed.extend(self.give_up_copies(id, &is_read));
+            }
+            self.note_once(id);
         }
         freed
     }
 
-    /// Ends a row, if nothing of it is being read. Returns who lent a home to its parity.
-    fn end_row(&mut self, id: RowId) -> Option<SegmentId> {
-        let is_quiet = |id: &SegmentId| self.get(*id).under_way == 0;
-        self.rows.rows.get(&id).filter(|row| row.segments.iter().all(is_quiet))?;
-        let Row { segments, parity, .. } = self.rows.rows.remove(&id)?;
+    /// Ends a row, if nothing is being read out of it: each such read is one of the parity, too. Returns who lent a home to
+    /// that.
+    fn end_row(&mut self, id: RowId, is_read: impl Fn(Address) -> bool) -> Option<SegmentId> {
+        self.rows.rows.get(&id).filter(|row| !is_read(self.addresses.of_segment(row.parity)))?;
+        let Row { segments, parity, once, .. } = self.rows.rows.remove(&id)?;
+        self.rows.unsettled.remove(&id);
+        self.rows.once = (self.rows.once.0 - once, self.rows.once.1 - usize::from(once > 0));
         segments.iter().for_each(|id| self.get_mut(*id).row = None);
         self.take_back_home(parity);
         Some(parity)
     }
 
     /// Gives up the copies of a row's segments that nobody reads. Returns who lent their homes.
-    fn give_up_copies(&mut self, id: RowId) -> Vec<SegmentId> {
+    fn give_up_copies(&mut self, id: RowId, is_read: impl Fn(Address) -> bool) -> Vec<SegmentId> {
         let Some(row) = self.rows.rows.get_mut(&id) else { return Vec::new() };
         let mut freed = Vec::new();
         for id in &row.segments {
-            let segment = &mut self.table[id.0 as usize];
-            if segment.under_way == 0
-                && let Some(lender) = segment.copy.take()
-            {
+            let copy = &mut self.table[id.0 as usize].copy;
+            if let Some(lender) = copy.take_if(|lender| !is_read(self.addresses.of_segment(*lender))) {
                 row.copied = false;
                 freed.push(lender);
             }
@@ -331,7 +404,13 @@ mod tests {
     }
 
     fn released(segments: &mut Segments, health: &Health) -> Vec<u32> {
-        let mut freed = segments.settle_rows(health);
+        released_while(segments, health, None)
+    }
+
+    /// The same while something in the home of this segment is being read.
+    fn released_while(segments: &mut Segments, health: &Health, read: Option<u32>) -> Vec<u32> {
+        let read = read.map(|id| segments.addresses().of_segment(SegmentId(id)));
+        let mut freed = segments.settle_rows(health, |slot| Some(slot) == read);
         freed.extend(segments.release(Sequence(9), Sequence(9), None));
         freed.iter().map(|id| id.0).collect()
     }
@@ -345,10 +424,45 @@ mod tests {
         assert!(matches!(segments.row(SegmentId(0)).layout, Some(Layout::Parity(_))));
         assert_eq!(released(&mut segments, &health), [], "it does not count yet");
         segments.checkpoint_counts();
+        assert_eq!(released_while(&mut segments, &health, Some(1)), [9], "the copy of the other one is being read");
+        // Reads in the homes go on and on, and do not matter.
         segments.get_mut(SegmentId(4)).under_way = 1;
-        assert_eq!(released(&mut segments, &health), [9], "a read of the other is under way");
-        segments.get_mut(SegmentId(4)).under_way = 0;
         assert_eq!(released(&mut segments, &health), [1]);
+    }
+
+    #[test]
+    fn a_row_that_is_over_ends_with_the_reads_out_of_it_however_closely_others_follow() {
+        let (mut segments, health) = (with_row(), Health::new(&ALL));
+        checkpoint(&mut segments);
+        assert_eq!(released(&mut segments, &health), [9, 1]);
+        for id in [0, 4] {
+            segments.get_mut(SegmentId(id)).dirty = 0;
+            segments.get_mut(SegmentId(id)).under_way = 1;
+        }
+        assert_eq!(released(&mut segments, &health), []);
+        assert!(segments.row_to_read(SegmentId(0)).is_some(), "a checkpoint names it still");
+        checkpoint(&mut segments);
+        assert_eq!(released_while(&mut segments, &health, Some(8)), [], "something is being read out of it");
+        assert_eq!(segments.row_to_read(SegmentId(0)), None, "and nothing more is");
+        assert_eq!((released(&mut segments, &health), segments.rows()), (vec![8], 0));
+    }
+
+    #[test]
+    fn what_is_dirty_in_a_row_counts_once_from_when_the_copies_are_gone_until_the_row_is() {
+        let (mut segments, health) = (with_row(), Health::new(&ALL));
+        (segments.get_mut(SegmentId(0)).dirty_units, segments.get_mut(SegmentId(4)).dirty_units) = (40, 30);
+        assert_eq!((released(&mut segments, &health), segments.units_once()), (vec![], (0, 0)));
+        assert_eq!((segments.rows_for_checkpoint(), segments.slots_of_rows()), (1, 2));
+        checkpoint(&mut segments);
+        assert_eq!((released_while(&mut segments, &health, Some(1)), segments.units_once()), (vec![9], (0, 0)));
+        assert_eq!((released(&mut segments, &health), segments.units_once()), (vec![1], (70, 1)));
+        assert_eq!((segments.rows_for_checkpoint(), segments.slots_of_rows()), (0, 0));
+        (segments.get_mut(SegmentId(0)).dirty, segments.get_mut(SegmentId(0)).dirty_units) = (0, 0);
+        assert_eq!((released(&mut segments, &health), segments.units_once()), (vec![], (30, 1)));
+        (segments.get_mut(SegmentId(4)).dirty, segments.get_mut(SegmentId(4)).dirty_units) = (0, 0);
+        released(&mut segments, &health);
+        checkpoint(&mut segments);
+        assert_eq!((released(&mut segments, &health), segments.units_once()), (vec![8], (0, 0)));
     }
 
     #[test]
@@ -362,7 +476,8 @@ mod tests {
         assert_eq!(segments.waiting(), 0, "and it is not on its way");
         clean(&mut segments, 4);
         assert_eq!(released(&mut segments, &health), []);
-        assert_eq!((segments.waiting(), segments.wait_for_checkpoint(Sequence(9))), (2, 1));
+        assert_eq!((segments.waiting(), segments.wait_for_checkpoint(Sequence(9))), (2, 0));
+        assert_eq!((segments.rows_for_checkpoint(), segments.slots_of_rows()), (1, 1));
         segments.checkpoint_begins(&health);
         assert_eq!(released(&mut segments, &health), [], "one that names it counts still");
         segments.checkpoint_counts();

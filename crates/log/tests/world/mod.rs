@@ -532,7 +532,7 @@ impl World {
         for id in full {
             self.log.segments_mut().empty(id, next);
         }
-        self.log.release(self.replay_from, None);
+        self.log.release(self.replay_from, None, |_| false);
     }
 
     /// So many host records, each made durable by itself.

@@ -147,10 +147,15 @@ impl Front {
                     part(first..len, join.share());
                 }
             }
-            ContentWay::Straight(file, _) => match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
-                Ok(()) => answer.written(written),
-                Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-            },
+            ContentWay::Straight(file, _) => {
+                if let Err(error) = self.may_change() {
+                    return answer.error(error);
+                }
+                match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
+                    Ok(()) => answer.written(written),
+                    Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+                }
+            }
         }
     }
 
@@ -161,10 +166,15 @@ impl Front {
                 Ok(()) => self.sync_data(file, answer, send),
                 Err(error) => answer.error(error),
             },
-            ContentWay::Straight(file, _) => match if data_only { file.sync_data() } else { file.sync_all() } {
-                Ok(()) => answer.ok(),
-                Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-            },
+            ContentWay::Straight(file, _) => {
+                if let Err(error) = self.may_change() {
+                    return answer.error(error);
+                }
+                match if data_only { file.sync_data() } else { file.sync_all() } {
+                    Ok(()) => answer.ok(),
+                    Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+                }
+            }
         }
     }
 

@@ -36,6 +36,9 @@ impl Front {
         if !inode.managed {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
             let share = self.held_by(request.uid())?;
+            if writes || truncates {
+                self.may_change()?;
+            }
             let file = File::from(inode.open(flags & passed)?);
             return Ok(OpenHandle::new(pinned, ContentWay::Straight(file, share), writes, request.uid()));
         }

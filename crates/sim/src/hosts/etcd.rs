@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use headpond_claim::{OwnerRecord, RecordSeen};
+use headpond_claim::{Node, OwnerRecord, RecordSeen};
 
 /// What is read: both keys at one moment, and their versions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenAt {
     pub(crate) seen: Option<RecordSeen>,
     pub(crate) versions: (i64, i64),
+    /// The lease of the key.
+    pub(crate) lease: Option<i64>,
 }
 
 /// A question, as `registry/src/etcd.rs` asks it.
@@ -19,11 +21,11 @@ pub(crate) struct SeenAt {
 pub(crate) enum Ask {
     Read,
     Grant,
-    /// Writes the record, and with a lease its key, if both have these versions.
+    /// Writes the record, or with a lease its key, or both, if both have these versions.
     Write {
         versions: (i64, i64),
-        record: OwnerRecord,
-        lease: Option<i64>,
+        record: Option<OwnerRecord>,
+        lease: Option<(i64, Node)>,
     },
     KeepAlive(i64),
     Revoke(i64),
@@ -54,8 +56,8 @@ pub(crate) struct Etcd {
     length: u64,
     revision: i64,
     record: Option<(OwnerRecord, i64)>,
-    /// The lease of the key, and its version.
-    key: Option<(i64, i64)>,
+    /// The lease of the key, its version, and who is in it.
+    key: Option<(i64, i64, Node)>,
     leases: BTreeMap<i64, Lease>,
     next: i64,
 }
@@ -70,6 +72,11 @@ impl Etcd {
         self.record.as_ref().map(|(record, _)| record)
     }
 
+    /// Whether a node has the lease, as far as etcd has looked.
+    pub(crate) fn has_lease(&self, node: &Node) -> bool {
+        self.key.as_ref().is_some_and(|(.., by)| by == node)
+    }
+
     /// Another machine leads from now on. It gives each lease its whole length again.
     pub(crate) fn starts_again(&mut self, now: u64) {
         self.is_up = true;
@@ -81,17 +88,18 @@ impl Etcd {
     /// Answers. `late` is how much later than due a lease ends.
     pub(crate) fn answer(&mut self, ask: Ask, now: u64, late: u64) -> Said {
         self.leases.retain(|_, lease| lease.ends > now);
-        if self.key.is_some_and(|(lease, _)| !self.leases.contains_key(&lease)) {
+        if self.key.as_ref().is_some_and(|(lease, ..)| !self.leases.contains_key(lease)) {
             self.key = None;
             self.revision += 1;
         }
-        let versions = (self.record.as_ref().map_or(0, |(_, at)| *at), self.key.map_or(0, |(_, at)| at));
+        let versions = (self.record.as_ref().map_or(0, |(_, at)| *at), self.key.as_ref().map_or(0, |(_, at, _)| *at));
         let ends = now + self.length + late;
         match ask {
             Ask::Read => {
                 let record = self.record.clone();
-                let seen = record.map(|(record, _)| RecordSeen { record, leased: self.key.is_some() });
-                Said::Seen(SeenAt { seen, versions })
+                let leased = self.key.as_ref().map(|(.., node)| node.clone());
+                let seen = record.map(|(record, _)| RecordSeen { record, leased });
+                Said::Seen(SeenAt { seen, versions, lease: self.key.as_ref().map(|(lease, ..)| *lease) })
             }
             Ask::Grant => {
                 self.next += 1;
@@ -99,12 +107,14 @@ impl Etcd {
                 Said::Granted(self.next)
             }
             Ask::Write { versions: expected, .. } if expected != versions => Said::Written(None),
-            Ask::Write { lease: Some(lease), .. } if !self.leases.contains_key(&lease) => Said::Failed,
+            Ask::Write { lease: Some((lease, _)), .. } if !self.leases.contains_key(&lease) => Said::Failed,
             Ask::Write { record, lease, .. } => {
                 self.revision += 1;
-                self.record = Some((record, self.revision));
-                if let Some(lease) = lease {
-                    self.key = Some((lease, self.revision));
+                if let Some(record) = record {
+                    self.record = Some((record, self.revision));
+                }
+                if let Some((lease, node)) = lease {
+                    self.key = Some((lease, self.revision, node));
                 }
                 Said::Written(Some(self.revision))
             }
@@ -114,7 +124,7 @@ impl Etcd {
             }
             Ask::Revoke(lease) => {
                 self.leases.remove(&lease);
-                if self.key.is_some_and(|(of, _)| of == lease) {
+                if self.key.as_ref().is_some_and(|(of, ..)| *of == lease) {
                     self.key = None;
                     self.revision += 1;
                 }

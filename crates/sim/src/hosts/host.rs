@@ -104,6 +104,8 @@ pub(crate) struct Stored {
     pub(crate) device: Device,
     /// The process that has the lock of the file.
     pub(crate) lock: Option<Who>,
+    /// The process that holds the copy, to judge it: no owner is served meanwhile.
+    pub(crate) held: Option<Who>,
 }
 
 impl Stored {

@@ -1,6 +1,6 @@
 //! `headpond peer serve`, and the take-over of what it keeps.
 //!
-//! The steps are those of `copies/src/server.rs`, `copy.rs`, `store.rs` and `taken_over.rs`, in their order: whoever
+//! The steps are those of `copies/src/session.rs`, `copy.rs`, `store.rs` and `taken_over.rs`, in their order: whoever
 //! changes them there repeats it here. Whom a peer serves, and what it carries out, the real `headpond_peer` says.
 
 use headpond_base::Nanos;
@@ -61,7 +61,8 @@ impl World {
         let known = host.store.as_ref().map_or((0, 0), |stored| (stored.owner, stored.epoch));
         let refused = |reason| HelloRefused { reason, owner: known.0, epoch: known.1, bytes: 0 };
         let in_use = host.store.as_ref().is_some_and(|stored| stored.lock.is_some_and(|lock| lock != who));
-        if in_use && known.0 <= hello.owner && !forgets {
+        let held = host.store.as_ref().is_some_and(|stored| stored.held.is_some());
+        if (in_use || held) && known.0 <= hello.owner && !forgets {
             return Err(refused(Reason::InUse));
         }
         match judge(hello, kept.as_ref()) {
@@ -82,6 +83,7 @@ impl World {
                     taken_over: false,
                     device: Device::new(Image::empty()),
                     lock: Some(who),
+                    held: None,
                 });
             }
         }
@@ -106,6 +108,9 @@ impl World {
         match &host.store {
             Some(stored) if stored.owner > host.sessions.owner && !self.is_planted(PlantedHosts::NumberNotKept) => {
                 Err(Over::Deposed(stored.owner))
+            }
+            Some(stored) if stored.held.is_some() && !self.is_planted(PlantedHosts::NumberNotKept) => {
+                Err(Over::Superseded)
             }
             Some(_) => Ok(()),
             None => Err(Over::Superseded),
@@ -235,21 +240,20 @@ pub(crate) async fn settle(here: Here) {
     }
 }
 
-/// `take_over`: raises the owner's number, and waits until the server has let the copy go. The number.
-pub(crate) async fn take_over(here: &Here) -> Result<u64, StoreError> {
+/// `hold_copy`: waits until the server has let the copy go, and brings it to disk.
+pub(crate) async fn hold(here: &Here) -> Result<(), StoreError> {
     here.sleep_below(10).await;
     let forgets = here.with(|world| world.is_planted(PlantedHosts::NumberNotKept));
-    let owner = here.host(|host| {
+    let (host, who) = (here.who.host, here.who);
+    here.host(|host| {
         let boot = host.boot;
         let stored = host.store.as_mut().ok_or(StoreError::NothingKept)?;
-        if !stored.counts(boot) {
+        if !stored.counts(boot) && !stored.taken_over {
             return Err(StoreError::DoesNotCount);
         }
-        stored.owner += u64::from(!stored.taken_over);
-        stored.taken_over = true;
-        Ok(stored.owner)
+        stored.held = Some(who);
+        Ok(())
     })?;
-    let (host, who) = (here.who.host, here.who);
     let mut locked = false;
     for _ in 0..LET_GO.0 / LOOK_AT_LOCK.0 {
         locked = here.with(|world| {
@@ -266,13 +270,36 @@ pub(crate) async fn take_over(here: &Here) -> Result<u64, StoreError> {
         here.sleep(LOOK_AT_LOCK).await;
     }
     if !locked {
+        let_go(here);
         return Err(StoreError::InUse);
     }
     here.sleep_below(30).await;
     here.host(|host| {
+        let boot = host.boot;
         let stored = host.store.as_mut().ok_or(StoreError::NothingKept)?;
         stored.device.sync();
-        stored.settled = true;
+        if stored.counts(boot) || stored.taken_over { Ok(()) } else { Err(StoreError::DoesNotCount) }
+    })
+}
+
+/// The hold is dropped: the owner may connect again.
+pub(crate) fn let_go(here: &Here) {
+    let who = here.who;
+    here.host(|host| {
+        if let Some(stored) = host.store.as_mut() {
+            stored.held = stored.held.filter(|held| *held != who);
+            stored.lock = stored.lock.filter(|lock| *lock != who);
+        }
+    });
+}
+
+/// `HeldCopy::take`: raises the owner's number, durably.
+pub(crate) fn raise(here: &Here, owner: u64) -> Result<u64, StoreError> {
+    let who = here.who;
+    here.host(|host| {
+        let stored = host.store.as_mut().filter(|stored| stored.lock == Some(who)).ok_or(StoreError::InUse)?;
+        stored.owner = owner;
+        (stored.taken_over, stored.settled, stored.held) = (true, true, None);
         Ok(owner)
     })
 }

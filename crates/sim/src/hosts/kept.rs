@@ -92,20 +92,24 @@ impl Here {
     }
 
     /// `Registry::take`. An error if it is not known whether it was written.
-    pub(crate) async fn take_lease(&self, versions: (i64, i64), record: &OwnerRecord) -> Result<Option<Granted>, ()> {
+    pub(crate) async fn take_lease(
+        &self,
+        versions: (i64, i64),
+        node: &Node,
+        record: Option<&OwnerRecord>,
+    ) -> Result<Option<Granted>, ()> {
         let Some(Said::Granted(lease)) = self.ask(Ask::Grant).await else { return Err(()) };
-        let written = self.ask(Ask::Write { versions, record: record.clone(), lease: Some(lease) }).await;
-        match written {
-            Some(Said::Written(Some(version))) => Ok(Some(Granted { lease, version })),
-            Some(Said::Written(None)) => {
-                self.ask(Ask::Revoke(lease)).await;
-                Ok(None)
-            }
-            _ => {
-                self.ask(Ask::Revoke(lease)).await;
-                Err(())
-            }
+        let ask = Ask::Write { versions, record: record.cloned(), lease: Some((lease, node.clone())) };
+        if let Some(Said::Written(Some(version))) = self.ask(ask).await {
+            return Ok(Some(Granted { lease, version }));
         }
+        // Its answer was lost, or it was carried out where nobody heard of it.
+        let seen = self.read().await;
+        if let Some(seen) = seen.as_ref().filter(|seen| seen.lease == Some(lease)) {
+            return Ok(Some(Granted { lease, version: seen.versions.1 }));
+        }
+        self.ask(Ask::Revoke(lease)).await;
+        if seen.is_some() { Ok(None) } else { Err(()) }
     }
 }
 
@@ -113,8 +117,6 @@ struct State {
     lease: OwnerLease,
     id: i64,
     record: OwnerRecord,
-    /// The generation that this host has. The registry may have it already although no answer said so.
-    members: u64,
     versions: (i64, i64),
 }
 
@@ -127,11 +129,10 @@ pub(crate) struct Kept {
     /// Somebody has the lock of the state, over its questions.
     is_locked: Cell<bool>,
     is_stopped: Cell<bool>,
-}
-
-enum Changed {
-    Yes,
-    Overtaken,
+    /// It is about to follow another owner.
+    follows: bool,
+    /// What the registry had before a start: a start that is refused puts it back.
+    before: Option<OwnerRecord>,
 }
 
 impl Kept {
@@ -156,17 +157,26 @@ impl Kept {
             };
             match judge_owner(&node, owner, members, seen.seen.as_ref()) {
                 OwnerVerdict::Take => {
-                    let record = OwnerRecord {
-                        node: node.clone(),
-                        owner,
-                        members,
-                        left: false,
-                        handed_to: None,
-                        unfenced: Vec::new(),
-                    };
-                    let taken = here.take_lease(seen.versions, &record).await.map_err(|()| NotOwner::Away)?;
-                    if let Some(granted) = taken {
-                        return Ok(Self::begin(here, node, lease, granted, record, deposed));
+                    let record = OwnerRecord { node: node.clone(), owner, members, left: false, handed_to: None };
+                    match here.take_lease(seen.versions, &node, Some(&record)).await {
+                        Ok(Some(granted)) => {
+                            let versions = (granted.version, granted.version);
+                            let before = seen.seen.map(|seen| seen.record);
+                            let left = OwnerRecord { left: true, ..record.clone() };
+                            let before = before.unwrap_or(left);
+                            return Ok(Self::begin(
+                                here,
+                                node,
+                                lease,
+                                granted,
+                                record,
+                                versions,
+                                (before, false),
+                                deposed,
+                            ));
+                        }
+                        Err(()) if here.clock() >= until => return Err(NotOwner::Away),
+                        _ => here.sleep(ASK).await,
                     }
                 }
                 OwnerVerdict::Held if here.clock() < until => here.sleep(ASK).await,
@@ -177,21 +187,36 @@ impl Kept {
         }
     }
 
+    /// `KeptLease::follow`.
+    pub(crate) fn follow(
+        here: &Here,
+        node: Node,
+        lease: OwnerLease,
+        granted: Granted,
+        seen: (&OwnerRecord, i64),
+        deposed: &Rc<Deposed>,
+    ) -> Rc<Self> {
+        let (record, record_at) = seen;
+        let versions = (record_at, granted.version);
+        Self::begin(here, node, lease, granted, record.clone(), versions, (record.clone(), true), deposed)
+    }
+
     /// `KeptLease::begin`.
-    pub(crate) fn begin(
+    #[allow(clippy::too_many_arguments)] // as what it follows
+    fn begin(
         here: &Here,
         node: Node,
         mut lease: OwnerLease,
         granted: Granted,
         record: OwnerRecord,
+        versions: (i64, i64),
+        (before, follows): (OwnerRecord, bool),
         deposed: &Rc<Deposed>,
     ) -> Rc<Self> {
         count_from_answer(here, &mut lease);
         lease.granted(LEASE);
         deposed.lasts_until(lease.until());
-        let Granted { lease: id, version } = granted;
-        let members = record.members;
-        let state = RefCell::new(State { lease, id, record, members, versions: (version, version) });
+        let state = RefCell::new(State { lease, id: granted.lease, record, versions });
         let kept = Rc::new(Self {
             here: here.clone(),
             node,
@@ -199,17 +224,16 @@ impl Kept {
             state,
             is_locked: Cell::new(false),
             is_stopped: Cell::new(false),
+            follows,
+            before: Some(before),
         });
         let keeps = kept.clone();
         here.spawn(async move {
-            let mut answered = true;
-            while !keeps.deposed.is_said() {
-                let pause = keeps.state.borrow().lease.pause(answered);
-                keeps.here.sleep(pause).await;
-                if keeps.is_stopped.get() {
-                    return;
-                }
-                answered = keeps.renew().await;
+            while !keeps.deposed.is_said() && !keeps.is_stopped.get() {
+                let began = keeps.here.clock();
+                let answered = keeps.renew().await;
+                let pause = keeps.state.borrow().lease.pause(answered, began, keeps.here.clock());
+                keeps.here.sleep(pause.max(Nanos::MILLISECOND)).await;
             }
         });
         kept
@@ -254,15 +278,21 @@ impl Kept {
     }
 
     async fn take_again(&self) -> bool {
+        if self.follows && !self.here.with(|world| world.is_planted(PlantedHosts::FollowsAgain)) {
+            self.state.borrow_mut().lease.lost();
+            self.deposed.say();
+            return true;
+        }
         let Some(seen) = self.here.read().await else { return false };
-        let believes = self.here.with(|world| world.is_planted(PlantedHosts::BelievesAnswersOnly));
-        let members = if believes { self.state.borrow().record.members } else { self.state.borrow().members };
-        let record = OwnerRecord { members, ..self.state.borrow().record.clone() };
+        if let Some(found) = &seen.seen {
+            self.adopt(&found.record);
+        }
+        let record = self.state.borrow().record.clone();
         match judge_owner(&self.node, record.owner, record.members, seen.seen.as_ref()) {
             OwnerVerdict::Take => {
-                let Ok(Some(granted)) = self.here.take_lease(seen.versions, &record).await else { return false };
+                let taken = self.here.take_lease(seen.versions, &self.node, Some(&record)).await;
+                let Ok(Some(granted)) = taken else { return false };
                 let mut state = self.state.borrow_mut();
-                state.record = record;
                 state.id = granted.lease;
                 state.versions = (granted.version, granted.version);
                 count_from_answer(&self.here, &mut state.lease);
@@ -284,44 +314,48 @@ impl Kept {
         }
     }
 
+    /// `Shared::adopt`: a record that this very owner has written counts, also if its answer was lost.
+    fn adopt(&self, found: &OwnerRecord) -> bool {
+        let mut state = self.state.borrow_mut();
+        let ours = found.node == self.node && found.owner == state.record.owner;
+        if ours && !self.here.with(|world| world.is_planted(PlantedHosts::BelievesAnswersOnly)) {
+            state.record.members = state.record.members.max(found.members);
+        }
+        ours
+    }
+
     /// `Shared::tell_members`. Whether it is written.
     pub(crate) async fn tell_members(&self, members: u64) -> bool {
         self.lock().await;
-        self.state.borrow_mut().members = members;
         let record = self.state.borrow().record.clone();
-        let told = if record.members >= members {
-            true
-        } else {
-            matches!(self.change(OwnerRecord { members, ..record }).await, Some(Changed::Yes))
-        };
+        let told = record.members >= members || self.change(OwnerRecord { members, ..record }).await;
         self.is_locked.set(false);
         told
     }
 
-    async fn change(&self, record: OwnerRecord) -> Option<Changed> {
+    async fn change(&self, record: OwnerRecord) -> bool {
         for _ in 0..TRIES {
             let versions = self.state.borrow().versions;
-            match self.here.ask(Ask::Write { versions, record: record.clone(), lease: None }).await {
+            match self.here.ask(Ask::Write { versions, record: Some(record.clone()), lease: None }).await {
                 Some(Said::Written(Some(version))) => {
                     let mut state = self.state.borrow_mut();
                     state.versions.0 = version;
                     state.record = record;
-                    return Some(Changed::Yes);
+                    return true;
                 }
                 Some(Said::Written(None)) => {}
-                _ => return None,
+                _ => return false,
             }
-            let now = self.here.read().await?;
-            let mut state = self.state.borrow_mut();
-            let of = &state.record;
-            let is_own = |found: &OwnerRecord| (&found.node, found.owner) == (&of.node, of.owner) || *found == record;
-            let ours = now.seen.is_some_and(|seen| is_own(&seen.record));
+            let Some(now) = self.here.read().await else { return false };
+            let found = now.seen.map(|seen| seen.record);
+            let known = found.as_ref().is_some_and(|found| *found == self.state.borrow().record || *found == record);
+            let ours = known || found.is_some_and(|found| self.adopt(&found));
             if !ours || now.versions.1 != versions.1 {
-                return Some(Changed::Overtaken);
+                return false;
             }
-            state.versions.0 = now.versions.0;
+            self.state.borrow_mut().versions.0 = now.versions.0;
         }
-        Some(Changed::Overtaken)
+        false
     }
 
     /// `KeptLease::stop`.
@@ -331,14 +365,16 @@ impl Kept {
         self.is_locked.set(false);
     }
 
-    /// `Shared::leave`, after the thread has stopped.
-    pub(crate) async fn leave(&self, record: impl FnOnce(OwnerRecord) -> OwnerRecord) {
+    /// `Drop` of `KeptLease` before the use has begun: what the registry had is put back, and the lease given up.
+    pub(crate) async fn give_back(&self) {
         self.stop().await;
+        self.deposed.lasts_until(Nanos(0));
         if self.state.borrow().lease.is_lost() {
             return;
         }
-        let record = record(self.state.borrow().record.clone());
-        if self.change(record).await.is_some() {
+        let now = self.state.borrow().record.clone();
+        let before = self.before.clone().unwrap_or_else(|| now.clone());
+        if before == now || self.change(before).await {
             let id = self.state.borrow().id;
             self.here.ask(Ask::Revoke(id)).await;
         }

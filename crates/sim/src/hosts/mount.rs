@@ -105,17 +105,19 @@ async fn start(here: &Here, takes: Option<u64>) -> Result<Pool, Refusal> {
     let superblock = here.device(|device| device.now.superblock).flatten().ok_or(Refusal::NoPool)?;
     let deposed = Deposed::new();
     let owner = takes.unwrap_or(superblock.owner);
+    // What was read may be in the device's memory alone: the registry must not know more than a start after a power cut.
+    if !here.with(|world| world.is_planted(PlantedHosts::TellsUnsynced)) {
+        here.sleep_below(5).await;
+        here.device(Device::sync);
+    }
     let kept = Kept::take(here, owner, superblock.members, &deposed).await.map_err(|why| {
         here.trace(|| format!("the lease cannot be had: {why:?}"));
         Refusal::Lease
     })?;
-    // A node that was fenced before is let in again by the operator, or by the program, once it is the owner.
-    here.with(|world| world.origin.fenced.remove(&world.hosts[here.who.host].node().name));
     match recover(here, takes, found, superblock, owner, &deposed, &kept).await {
         Ok(pool) => Ok(pool),
         Err(refusal) => {
-            // `Drop` of `KeptLease`: a start that is refused leaves.
-            kept.leave(|record| headpond_claim::OwnerRecord { left: true, ..record }).await;
+            kept.give_back().await;
             Err(refusal)
         }
     }
@@ -164,6 +166,14 @@ async fn recover(
     let destaged = here.with(|world| {
         let there = |number: &u64| world.origin.data.get(number) == chain.get(number);
         (1..=last.0).take_while(there).last().unwrap_or(0)
+    });
+    // A node that was fenced before is let in again by the operator, or by the program, once it is the owner: who only
+    // hears late that it had the lease is not.
+    here.with(|world| {
+        let node = world.hosts[here.who.host].node();
+        if world.etcd.has_lease(&node) {
+            world.origin.fenced.remove(&node.name);
+        }
     });
     // `FoundPool::start`: the marker, if it still is as it was found.
     here.origin_answers().await;
@@ -322,9 +332,6 @@ impl Pool {
             return false;
         }
         // The registry first. A marker that is ahead of it would refuse the very copy that the registry lets take over.
-        if self.here.with(|world| world.is_planted(PlantedHosts::MarkerFirst)) {
-            return self.tell_beside(members).await && self.kept.tell_members(members).await;
-        }
         self.kept.tell_members(members).await && self.tell_beside(members).await
     }
 

@@ -29,11 +29,6 @@ impl World {
         }
         self.trace(|| format!("host {host} loses power"));
         self.summary.crashes += 1;
-        let this = &self.hosts[host];
-        let took = self.etcd.record().is_some_and(|record| record.node.name == this.node().name);
-        if took && this.store.as_ref().is_some_and(|stored| !stored.settled) {
-            self.excuses.insert("the heir lost power before the copy was on disk");
-        }
         for program in Program::ALL {
             self.end(host, program);
         }
@@ -44,7 +39,7 @@ impl World {
         }
         if let Some(stored) = &mut this.store {
             stored.device.now = stored.device.disk.clone();
-            stored.lock = None;
+            (stored.lock, stored.held) = (None, None);
         }
         self.excuse_what_is_lost();
     }
@@ -58,10 +53,9 @@ impl World {
         (life.is_alive, life.is_stopped) = (false, false);
         life.deferred.clear();
         let who = Who { host, program, life: life.number };
-        if let Some(stored) = &mut self.hosts[host].store
-            && stored.lock == Some(who)
-        {
-            stored.lock = None;
+        if let Some(stored) = &mut self.hosts[host].store {
+            stored.lock = stored.lock.filter(|lock| *lock != who);
+            stored.held = stored.held.filter(|held| *held != who);
         }
         for conn in 0..self.conns.len() {
             for at_peer in [false, true] {

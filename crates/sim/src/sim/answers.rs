@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use headpond_base::{Buf, CacheMode, Errno};
+use headpond_base::{Buf, CacheMode, Errno, MemberId};
 use headpond_engine::{Reply, RequestId};
+use headpond_format::MemberState;
 use headpond_timed::mix;
 
 use super::{Asked, Sim, StatusChange, busy_file};
@@ -31,6 +32,12 @@ impl Sim<'_> {
         Ok(())
     }
 
+    /// Whether a member is in use no more.
+    fn is_out(&self, member: MemberId) -> bool {
+        let members = self.world.core.as_ref().map(|core| core.members()).unwrap_or_default();
+        members.get(usize::from(member.0)).is_none_or(|now| now.state != MemberState::InUse)
+    }
+
     fn check_error(&self, asked: &Asked, error: Errno) -> Result<(), String> {
         let excused = match error {
             Errno::NOSPC if matches!(asked, Asked::Members { .. }) => true,
@@ -39,6 +46,10 @@ impl Sim<'_> {
             Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
             Errno::SHUTDOWN => self.stopping,
             _ if matches!(asked, Asked::Members { change } if is_refusal(*change, error)) => true,
+            // It was lost while this waited.
+            Errno::INVAL if matches!(asked, Asked::Members { change: Change::Grow { member } } if self.is_out(*member)) => {
+                true
+            }
             Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.losses.lost.is_some() => {
                 true
             }

@@ -43,6 +43,8 @@ pub(crate) struct Losses {
     pub(crate) counts: [u64; 3],
     /// Those that a list which is being told leaves behind, by its generation.
     leaving: (u64, Vec<usize>),
+    /// A device that was given the number of a member that is gone, and may be a member soon.
+    joining: Option<usize>,
 }
 
 impl Losses {
@@ -58,6 +60,7 @@ impl Losses {
             left_behind: BTreeSet::new(),
             counts: [0; 3],
             leaving: (0, Vec::new()),
+            joining: None,
         }
     }
 }
@@ -164,8 +167,20 @@ impl World {
         let Some(core) = &self.core else { return };
         let members = (0..).map(MemberId).zip(core.members());
         let gone = members.filter(|(_, member)| member.state == MemberState::Gone);
-        let devices = gone.filter_map(|(id, _)| self.flash.device_of(id).ok()).collect();
+        let devices = gone.filter_map(|(id, _)| self.flash.device_of(id).ok());
+        let devices = devices.filter(|device| self.losses.joining != Some(*device)).collect();
         self.losses.leaving = (generation, devices);
+    }
+
+    /// A device has the number of a member that is gone: what leaves the list under that number is not this one.
+    pub(crate) fn joins(&mut self, device: usize) {
+        self.losses.leaving.1.retain(|other| *other != device);
+        self.losses.joining = Some(device);
+    }
+
+    /// The last change of the list is answered, or forgotten.
+    pub(crate) const fn none_joins(&mut self) {
+        self.losses.joining = None;
     }
 
     /// It is known there.

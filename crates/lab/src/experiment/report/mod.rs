@@ -102,7 +102,7 @@ fn figures(
                     "least": cell.summary.least, "most": cell.summary.most, "variation": cell.summary.variation(),
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
-                "written_for_each": cell.written,
+                "written_for_each": cell.written, "reads_found": cell.found,
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "kinds": kinds::figures(records, point, cell.side),
                 "steady_runs": cell.steady.0, "judged_runs": cell.steady.1,

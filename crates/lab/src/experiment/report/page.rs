@@ -240,10 +240,9 @@ fn where_it_went(story: &Story<'_>) -> Option<Picture> {
         .collect::<Vec<_>>();
     for point in 0..plan.points.len() {
         for side in 0..plan.sides.len() {
-            let gained = |counter: fn(&PondCounts) -> u64| {
-                runs(story, point, side).filter_map(|record| record.gained(counter)).sum::<u64>() as f64
-            };
-            let (hits, misses) = (gained(|pond| pond.hit_blocks), gained(|pond| pond.miss_blocks));
+            let reads = runs(story, point, side).filter_map(Record::reads_found);
+            let (hits, misses) =
+                reads.fold((0.0, 0.0), |(hits, misses), (found, missed)| (hits + found as f64, misses + missed as f64));
             if hits + misses > 0.0 {
                 let at = groups.len() as f64;
                 groups.push(format!("{}: {}", plan.sides[side].name, plan.title(point)));
@@ -252,7 +251,7 @@ fn where_it_went(story: &Story<'_>) -> Option<Picture> {
             }
         }
     }
-    stacks("reads", "Where reads found their data, % of blocks", groups, lines)
+    stacks("reads", "Where reads found their data, % (of blocks, or as the cache counts them)", groups, lines)
 }
 
 /// What the processors did, in percent.
@@ -420,7 +419,7 @@ fn about(story: &Story<'_>) -> String {
         "what counts".to_owned(),
         format!(
             "{}. {} runs of each side, taking turns. No run and no value is left out.",
-            what_counts(definition),
+            what_counts(story.plan),
             definition.repeats
         ),
     ));
@@ -474,12 +473,13 @@ fn commands(story: &Story<'_>) -> String {
 }
 
 /// Which part of a run counts.
-fn what_counts(definition: &Definition) -> String {
+fn what_counts(plan: &super::Plan) -> String {
+    let definition = &plan.definition;
     definition.round.map_or_else(
         || {
             format!(
-                "{} s of each run, after {} s of warm-up that are thrown away by the clock",
-                definition.seconds, definition.warmup
+                "{}, which is thrown away by the clock",
+                plan.times()
             )
         },
         |round| {

@@ -5,10 +5,13 @@ use super::{Story, unit};
 use headpond_measure::RUNS_MIN;
 use std::fmt::Write;
 
+/// From here on a run was disturbed by others on the machine.
+const WAITED_MAX: f64 = 0.10;
+
 /// A line for each run.
 pub fn csv(story: &Story<'_>) -> String {
     let mut text = String::from(
-        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s,settled_after_s,cold_fill,warm,destage_bound,written_for_each\n",
+        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s,settled_after_s,cold_fill,warm,destage_bound,written_for_each,reads_found,waited\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for record in story.records {
@@ -19,7 +22,7 @@ pub fn csv(story: &Story<'_>) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             record.number,
             quoted(&story.plan.sides[record.side].name),
             quoted(&case.name),
@@ -36,7 +39,9 @@ pub fn csv(story: &Story<'_>) -> String {
             cell(record.origin_variation()),
             cell(record.settling.and_then(|settling| settling.after)),
             record.regimes().map_or_else(|| ",,".to_owned(), |shares| shares.map(|share| cell(Some(share))).join(",")),
-            cell(record.written_for_each())
+            cell(record.written_for_each()),
+            cell(record.share_found()),
+            cell(record.waited)
         );
     }
     text
@@ -155,6 +160,17 @@ pub fn verdict(story: &Story<'_>) -> Vec<String> {
         sentences.push("The runs were too short to say whether they had settled.".to_owned());
     } else if steady < judged {
         sentences.push(format!("Not steady: {} of {judged} runs had not settled by SNIA's rule; their figures would change with more time.", judged - steady));
+    }
+    let waited: Vec<f64> = story.records.iter().filter_map(|record| record.waited).collect();
+    let disturbed = waited.iter().filter(|share| **share > WAITED_MAX).count();
+    if disturbed > 0 {
+        sentences.push(format!(
+            "Disturbed: in {disturbed} of {} runs the guest waited for a processor for more than {:.0} % of the time in \
+             which it could have run, half of all runs for more than {:.0} %. A side that needs the processor would do more alone.",
+            waited.len(),
+            WAITED_MAX * 100.0,
+            headpond_measure::median(&waited).unwrap_or(0.0) * 100.0
+        ));
     }
     let doubts = story.records.iter().filter(|record| !record.doubts.is_empty()).count();
     if doubts > 0 {

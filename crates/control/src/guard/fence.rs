@@ -4,12 +4,13 @@
 //! Its arguments: pool, old node, new node, new owner's number, origin. Status 0 alone says that the old node cannot
 //! write to the origin any more.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use headpond_base::PoolId;
-use headpond_claim::OwnerRecord;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How long a program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,11 +19,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs it. Why the old node is not fenced, if it is not.
-pub(crate) fn fence(program: &Path, pool: PoolId, old: &str, new: &OwnerRecord, origin: &Path) -> Result<(), String> {
+pub(crate) fn fence(
+    program: &Path,
+    pool: PoolId,
+    old: &str,
+    new: &str,
+    owner: u64,
+    origin: &Path,
+) -> Result<(), String> {
     let shown = program.display();
     let mut command = Command::new(program);
-    command.arg(pool.to_string()).arg(old).arg(&new.node.name).arg(new.owner.to_string()).arg(origin);
-    let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| format!("cannot run {shown}: {error}"))?;
+    command.arg(pool.to_string()).arg(old).arg(new).arg(owner.to_string()).arg(origin);
+    // In a group of its own: what it has started ends with it.
+    let child = command.stdin(Stdio::null()).process_group(0).spawn();
+    let mut child = child.map_err(|error| format!("cannot run {shown}: {error}"))?;
     let until = Instant::now() + PATIENCE;
     loop {
         match child.try_wait() {
@@ -42,7 +52,9 @@ pub(crate) fn fence(program: &Path, pool: PoolId, old: &str, new: &OwnerRecord, 
 }
 
 fn end(child: &mut Child) {
-    // It may just have ended.
-    let _ = child.kill();
+    // It may just have ended. Its group may not have.
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
     let _ = child.wait();
 }
