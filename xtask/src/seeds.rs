@@ -53,6 +53,14 @@ pub fn fresh_reuse(root: &Path) -> Result<String, String> {
     range(root, "fresh-reuse")
 }
 
+/// The range of histories of several hosts, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_hosts(root: &Path) -> Result<String, String> {
+    range(root, "fresh-hosts")
+}
+
 fn range(root: &Path, word: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))
@@ -86,5 +94,6 @@ mod tests {
         assert!(fresh_members(&crate::tree::root()).is_ok());
         assert!(fresh_parity(&crate::tree::root()).is_ok());
         assert!(fresh_copies(&crate::tree::root()).is_ok());
+        assert!(fresh_hosts(&crate::tree::root()).is_ok());
     }
 }

@@ -20,6 +20,7 @@ mod fake;
 mod flash;
 mod found;
 mod hits;
+mod hosts;
 mod look;
 mod marker;
 mod membership;
@@ -28,6 +29,7 @@ mod names;
 mod origin;
 mod outliving;
 mod planted;
+mod planted_hosts;
 mod replayed;
 mod rewritten;
 mod roster;
@@ -54,6 +56,7 @@ pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use headpond_timed::{DeviceModel, Hardware, OnCard};
 pub use hits::{HitLoad, read_hits};
 pub use planted::{Planted, PlantedUse};
+pub use planted_hosts::PlantedHosts;
 pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
@@ -279,6 +282,12 @@ impl fmt::Display for Failure {
         if self.options.uses {
             f.write_str(" --uses")?;
         }
+        if self.options.hosts {
+            f.write_str(" --hosts")?;
+        }
+        if let Some(planted) = self.options.planted_hosts {
+            write!(f, " --planted-hosts {}", planted.name())?;
+        }
         if let Some(planted) = self.options.planted {
             write!(f, " --planted {}", planted.name())?;
         }
@@ -327,6 +336,9 @@ pub fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
 pub fn run_seed(seed: u64, options: &Options) -> Result<HistorySums, Failure> {
     if options.uses {
         return uses::run(seed, options);
+    }
+    if options.hosts {
+        return hosts::run(seed, options, options.planted_hosts);
     }
     if options.names {
         return names::run(seed, options, options.planted);

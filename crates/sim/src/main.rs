@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;
-use headpond_sim::{Options, Planted, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink};
+use headpond_sim::{
+    Options, Planted, PlantedHosts, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Run the real engine on simulated flash and origin, and check every promise.
@@ -79,6 +81,14 @@ struct Arguments {
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
+    /// Run histories of hosts: two or three that own one pool in turn, etcd, and a network between them
+    #[arg(long, conflicts_with_all = ["names", "uses", "untorn", "members"])]
+    hosts: bool,
+    /// Plant a bug in a history of hosts: answers-before-record, lease-from-answer, number-not-kept, gap-accepted,
+    /// takes-any-copy, destages-after-lease, fence-skipped, fences-itself, marker-first, believes-answers-only,
+    /// takes-part-of-copy
+    #[arg(long, requires = "hosts", value_parser = parse_planted_hosts)]
+    planted_hosts: Option<PlantedHosts>,
     /// Plant a bug in a history of names: directory-not-noted, unlink-untold, rename-untold, status-untold,
     /// close-forgotten, sync-skipped, forgotten-unsynced, links-believed, births-alike
     #[arg(long, requires = "names", value_parser = parse_planted)]
@@ -129,6 +139,12 @@ fn parse_planted(text: &str) -> Result<Planted, String> {
     found.map(|(_, planted)| planted).ok_or_else(|| format!("one of {names}"))
 }
 
+fn parse_planted_hosts(text: &str) -> Result<PlantedHosts, String> {
+    let names = PlantedHosts::ALL.map(|(name, _)| name).join(", ");
+    let found = PlantedHosts::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, planted)| planted).ok_or_else(|| format!("one of {names}"))
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -161,6 +177,8 @@ fn main() -> ExitCode {
         reuse: arguments.reuse,
         uses: arguments.uses,
         planted: arguments.planted,
+        hosts: arguments.hosts,
+        planted_hosts: arguments.planted_hosts,
         ..Options::default()
     };
     if arguments.verbose {

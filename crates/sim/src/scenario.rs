@@ -64,6 +64,10 @@ pub struct Options {
     pub uses: bool,
     /// A bug planted in a history of uses.
     pub planted_use: Option<crate::PlantedUse>,
+    /// A history of several hosts: see `hosts/`.
+    pub hosts: bool,
+    /// A bug planted in a history of hosts.
+    pub planted_hosts: Option<crate::planted_hosts::PlantedHosts>,
 }
 
 impl Default for Options {
@@ -92,6 +96,8 @@ impl Default for Options {
             reuse: false,
             uses: false,
             planted_use: None,
+            hosts: false,
+            planted_hosts: None,
         }
     }
 }

@@ -34,7 +34,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
         "sim",
         &[
             "base", "format", "claim", "map", "models", "policy", "log", "engine", "ledger", "names", "trace",
-            "measure", "timed",
+            "measure", "timed", "peer",
         ],
     ),
     ("rules", &["base"]),

@@ -61,6 +61,8 @@ struct Shared {
     pool: PoolId,
     node: Node,
     length: Duration,
+    /// It is about to follow another owner.
+    follows: bool,
     deposed: Deposed,
     state: Mutex<State>,
 }
@@ -81,6 +83,7 @@ struct Start {
     pool: PoolId,
     node: Node,
     length: Duration,
+    follows: bool,
     record: OwnerRecord,
     versions: (i64, i64),
     before: Before,
@@ -142,7 +145,7 @@ impl KeptLease {
                 Ok((_, seen, Some((granted, record)))) => {
                     let before = seen.seen.map_or(Before::Nothing, |seen| Before::Record(seen.record));
                     let versions = (granted.version, granted.version);
-                    let start = Start { registry, pool, node, length, record, versions, before };
+                    let start = Start { registry, pool, node, length, follows: false, record, versions, before };
                     return Ok(Self::begin(start, lease, granted, deposed));
                 }
                 Ok((verdict, seen, None)) => (verdict, seen),
@@ -203,6 +206,7 @@ impl KeptLease {
             pool: tenure.pool,
             node: plan.node(),
             length: plan.length(),
+            follows: true,
             record: record.clone(),
             versions: (record_at, granted.version),
             before: Before::Record(record.clone()),
@@ -212,13 +216,20 @@ impl KeptLease {
 
     /// Keeps a lease that was just granted.
     fn begin(start: Start, mut lease: OwnerLease, granted: Granted, deposed: &Deposed) -> Self {
-        let Start { registry, pool, node, length, record, versions, before } = start;
+        let Start { registry, pool, node, length, follows, record, versions, before } = start;
         let Granted { lease: id, length: granted, .. } = granted;
         lease.granted(nanos(granted));
         deposed.term().lasts_until(lease.until());
         let state = State { lease, id, record, versions, failing: false };
-        let shared =
-            Arc::new(Shared { registry, pool, node, length, deposed: deposed.clone(), state: Mutex::new(state) });
+        let shared = Arc::new(Shared {
+            registry,
+            pool,
+            node,
+            length,
+            follows,
+            deposed: deposed.clone(),
+            state: Mutex::new(state),
+        });
         let (stop, stopped) = channel();
         let keeps = shared.clone();
         let keep = move || {
@@ -338,6 +349,12 @@ impl Shared {
     /// The lease is gone: the host slept, or the registry was away for longer than it lasts. This host may take it
     /// again if nobody else has.
     fn take_again(&self, state: &mut State) -> Result<(), String> {
+        if self.follows {
+            // The owner may have been back meanwhile: its copy here is not what was looked at.
+            state.lease.lost();
+            self.deposed.say("the lease is gone".to_owned());
+            return Ok(());
+        }
         let seen = self.registry.read(self.pool).map_err(|error| error.to_string())?;
         if let Some(found) = &seen.seen {
             self.adopt(state, &found.record);

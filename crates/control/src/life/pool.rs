@@ -147,6 +147,11 @@ impl<'a> FoundPool<'a> {
         };
         let mut flash = flash.beating(beat);
         let deposed = Deposed::default();
+        if plan.lease.is_some() {
+            // What a worker before this one wrote may be in a device's memory alone: the registry must not know of a list
+            // of members that a start after a power cut does not find.
+            flash.sync()?;
+        }
         // Before anything is changed, and before a long recovery.
         let tenure = flash.newest().filter(|_| !plan.format).map(|newest| Tenure {
             pool: newest.pool,
@@ -533,11 +538,12 @@ fn tell_members(
     let (marker, devices) = (marker.clone(), devices.clone());
     let registry = lease.map(KeptLease::teller);
     Box::new(move |generation| {
+        // The registry first: a marker that is ahead of it would refuse the very copy that the registry lets take over.
+        registry.as_ref().map_or(Ok(()), |tell| tell(generation))?;
         marker.change(|marker| {
             name_devices(marker, &devices);
             marker.members_generation = generation;
-        })?;
-        registry.as_ref().map_or(Ok(()), |tell| tell(generation))
+        })
     })
 }
 

@@ -115,6 +115,14 @@ impl HeldFlashes {
         Ok(Self { inherited: true, ..Self::of(held.collect::<Result<_, _>>()?, Vec::new()) })
     }
 
+    /// Makes durable whatever was written to the devices before.
+    ///
+    /// # Errors
+    /// If one refuses.
+    pub(crate) fn sync(&self) -> Result<(), Refusal> {
+        self.held.iter().try_for_each(|flash| flash.opened().sync().map_err(|errno| flash.unreadable(errno)))
+    }
+
     /// The newest superblock, if the devices are those of a pool.
     pub(crate) fn newest(&self) -> Option<Box<Superblock>> {
         let known = self.held.iter().filter_map(|flash| match flash.recognise() {
