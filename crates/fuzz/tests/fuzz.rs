@@ -68,7 +68,8 @@ fn spoiled_pools_never_serve_what_never_was() {
 
 #[test]
 fn spoiled_pools_of_several_devices_never_serve_what_never_was() {
-    let outcome = holds(Target::Members, 300, &["refused", "harmless", "loss", "sound"]);
+    // A loss needs damage of both copies of a dirty block: one input of some thousands.
+    let outcome = holds(Target::Members, 300, &["refused", "harmless", "sound"]);
     assert!(outcome.different > 30, "{outcome}");
 }
 

@@ -97,7 +97,10 @@ fn line(origin: &Path, step: Step, waited: Duration) -> String {
             format!("reading the pool of {origin} for {seconds} s: a larger pool takes longer. ctrl-C ends this")
         }
         Step::Registry => {
-            format!("waited {seconds} s for the registry of owners: it is silent, or another host has the pool's lease")
+            format!(
+                "waiting {seconds} s for the registry of owners of {origin}: it is silent, or another host has the pool's lease. \
+                 Nothing was changed; ctrl-C ends this"
+            )
         }
         Step::Sync => format!(
             "syncing {origin} for {seconds} s: this host's memory holds many writes for it, or it answers slowly. ctrl-C ends this"
