@@ -3,6 +3,8 @@
 //! Invariants:
 //! - A hello is answered once what it changes in the store is durable, and all sessions before it are over. One that is
 //!   refused changes nothing, and ends no session, unless the disk fails or another process has the copy meanwhile.
+//! - A hello that would replace a copy is carried out with the first request after its answer. One that an owner has given
+//!   up may arrive late, behind a cut; nothing follows it, and the copy stays.
 //! - Requests of a connection are carried out one by one, in order. An answer leaves after its request was carried out.
 //! - A pool has a lock of its own for the beginnings and ends of its sessions: a slow disk holds up no other pool. In a
 //!   thread it comes before the locks of a copy and of the records. The lock of all pools is held for look-ups alone.
@@ -120,14 +122,28 @@ impl Serving {
     fn talk(self: &Arc<Self>, channel: &mut Channel, place: &Place, session: &mut Option<Session>) -> io::Result<()> {
         let (mut inbox, mut out) = (Vec::new(), Vec::new());
         let mut side = KeeperSide::new();
+        let mut replaces = None;
         loop {
             let mut taken = 0;
             while let Some((frame, len)) = PeerFrame::decode(&inbox[taken..]).map_err(io::Error::other)? {
                 taken += len;
-                match (side.take(&frame).map_err(io::Error::other)?, &session) {
+                let asked = side.take(&frame).map_err(io::Error::other)?;
+                if let Some(hello) = replaces.take() {
+                    match self.begin(&hello) {
+                        Ok((begun, _)) => *session = Some(begun),
+                        Err(refused) => return Err(io::Error::other(format!("no new copy: {:?}", refused.reason))),
+                    }
+                }
+                match (asked, &session) {
                     (Asked::Hello(hello), _) => {
                         if !place.said_hello() {
                             return Err(io::Error::other("too many connections: one is refused"));
+                        }
+                        if let Some(accepted) = self.may_replace(&hello) {
+                            side.admit(accepted.bytes);
+                            replaces = Some(hello);
+                            PeerFrame { tag: frame.tag, said: Said::Accepted(accepted) }.encode(&mut out);
+                            continue;
                         }
                         match self.begin(&hello) {
                             Ok((begun, accepted)) => {
@@ -241,6 +257,19 @@ impl Serving {
             }
             std::thread::sleep(LOOK / 10);
         }
+    }
+
+    /// The answer to a hello that would replace a copy that counts. Nothing has changed.
+    fn may_replace(&self, hello: &Hello) -> Option<Accepted> {
+        let verdict = self.store.judge(hello, self.limit).ok()?;
+        let Verdict::Make(kept, Some(known)) = verdict else { return None };
+        let durable = self.durable || hello.durable;
+        let counts = self.store.why_not(&known).is_none() && !self.store.is_held(hello.pool);
+        // One that another process has is refused at once.
+        let slot = locked(&self.pools).get(&hello.pool).cloned();
+        let served = slot.is_some_and(|slot| locked(&slot).is_some());
+        let ours = served || Copy::open(&self.store, hello.pool, &known.file).is_ok();
+        (counts && ours).then_some(Accepted { version: PROTOCOL, durable, bytes: kept.bytes, member: kept.member })
     }
 
     /// Judges a hello, and makes durable what follows from it.

@@ -95,6 +95,23 @@ fn the_newest_connection_of_an_owner_ends_the_others_before_it_is_answered() {
 }
 
 #[test]
+fn a_hello_that_was_given_up_replaces_no_copy_however_late_it_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), u64::MAX);
+    let (copy, _) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+    copy.write(0, &filled(4096, 1)).unwrap();
+    // It asks for an empty copy in place of this one, and its owner has gone.
+    let (given_up, _) = connect(&address, &Hello { member: [9; 16], ..hello(1, 1, BYTES) }).unwrap();
+    drop(given_up);
+    copy.write(4096, &filled(4096, 2)).unwrap();
+    assert_eq!(copy.read(0, 4096).unwrap()[..], [1; 4096]);
+    // One that goes on gets it.
+    let (new, _) = connect(&address, &Hello { member: [9; 16], ..hello(1, 1, BYTES) }).unwrap();
+    assert_eq!(new.read(0, 4096).unwrap()[..], [0; 4096]);
+    assert!(copy.write(0, &filled(4096, 3)).is_err());
+}
+
+#[test]
 fn after_a_take_over_the_deposed_owner_hears_so_and_writes_nothing_more() {
     let dir = tempfile::tempdir().unwrap();
     let address = serve(dir.path(), &socket(dir.path()), u64::MAX);

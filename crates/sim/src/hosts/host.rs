@@ -120,8 +120,6 @@ impl Stored {
 pub(crate) struct Sessions {
     pub(crate) newest: u64,
     pub(crate) owner: u64,
-    /// The newest connection that was served.
-    pub(crate) conn: usize,
 }
 
 /// A process of a host.

@@ -8,8 +8,7 @@ use headpond_peer::{
     Accepted, Asked, Hello, HelloRefused, HelloVerdict, KeeperSide, Kept, PROTOCOL, PeerFrame, Reason, Said, judge,
 };
 
-use crate::hosts::host::Who;
-use crate::hosts::host::{Device, Image, Stored};
+use crate::hosts::host::{Device, Image, Program, Stored, Who};
 use crate::hosts::network::{Frame, Load};
 use crate::hosts::world::{Here, Shared, World};
 use crate::planted_hosts::PlantedHosts;
@@ -47,8 +46,18 @@ impl World {
         self.spawned.push((who, Box::pin(meet(here, conn))));
     }
 
+    /// `Serving::may_replace`: a copy that counts is replaced with the first request, and not before.
+    fn may_replace(&self, host: usize, hello: &Hello) -> bool {
+        let host = &self.hosts[host];
+        let Some(stored) = host.store.as_ref().filter(|stored| stored.counts(host.boot)) else { return false };
+        let kept = Kept { owner: stored.owner, epoch: stored.epoch, member: stored.member, bytes: BYTES, counts: true };
+        let makes = matches!(judge(hello, Some(&kept)), HelloVerdict::Make(_));
+        let ours = stored.lock.is_none_or(|lock| lock.program == Program::Server);
+        makes && ours && stored.held.is_none()
+    }
+
     /// `Serving::begin`: judges a hello, and records what follows from it.
-    fn begin(&mut self, who: Who, conn: usize, hello: &Hello) -> Result<(u64, Accepted), HelloRefused> {
+    fn begin(&mut self, who: Who, hello: &Hello) -> Result<(u64, Accepted), HelloRefused> {
         let forgets = self.is_planted(PlantedHosts::NumberNotKept);
         let host = &mut self.hosts[who.host];
         let kept = host.store.as_ref().map(|stored| Kept {
@@ -89,12 +98,6 @@ impl World {
         }
         host.sessions.newest += 1;
         host.sessions.owner = hello.owner;
-        // Open: a hello that its owner has given up takes the place of a later one (docs/decisions/0027-leases.md).
-        let is_late = std::mem::replace(&mut host.sessions.conn, conn) > conn;
-        if is_late && hello.bytes > 0 {
-            self.excuses.insert("a late hello replaced the copy");
-        }
-        let host = &mut self.hosts[who.host];
         let member = host.store.as_ref().map_or([0; 16], |stored| stored.member);
         Ok((host.sessions.newest, Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member }))
     }
@@ -169,6 +172,7 @@ async fn meet(here: Here, conn: usize) {
 
 async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
     let mut side = KeeperSide::new();
+    let mut replaces = None;
     loop {
         let came = here.wait(LOOK, move |world| world.conns[conn].ends[1].inbox.pop_front()).await;
         let Some(frame) = came else {
@@ -181,10 +185,24 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
         };
         let Some(said) = frame.said else { return };
         let Ok(asked) = side.take(&PeerFrame { tag: frame.tag, said }) else { return };
+        if let Some(hello) = replaces.take() {
+            match here.with(|world| world.begin(here.who, &hello)) {
+                Ok((begun, _)) => *session = Some(begun),
+                Err(_) => return,
+            }
+        }
         let answer = match (asked, *session) {
             (Asked::Hello(hello), _) => {
                 here.sleep_below(15).await;
-                match here.with(|world| world.begin(here.who, conn, &hello)) {
+                if here.with(|world| world.may_replace(here.who.host, &hello)) {
+                    side.admit(BYTES);
+                    replaces = Some(hello);
+                    let member = hello.member;
+                    let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member };
+                    self::answer(here, conn, frame.tag, Said::Accepted(accepted));
+                    continue;
+                }
+                match here.with(|world| world.begin(here.who, &hello)) {
                     Ok((begun, accepted)) => {
                         let Hello { owner, epoch, bytes, .. } = hello;
                         let what = if bytes > 0 { "a new copy" } else { "its copy" };
