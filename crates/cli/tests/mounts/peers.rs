@@ -276,9 +276,9 @@ fn an_owner_that_was_deposed_answers_no_sync_and_comes_back_to_nothing() {
     write_and_sync(&pond.mnt().join("before"), b"on both hosts");
 
     // Where that lock is not seen.
+    let file = OpenOptions::new().write(true).open(pond.mnt().join("before")).unwrap();
     let taken = headpond_control::take_over(&pond.at("store"), None).unwrap();
     assert_eq!(taken.owner, 2);
-    let file = OpenOptions::new().write(true).open(pond.mnt().join("before")).unwrap();
     let deposed = file.write_all_at(b"ON", 0).and_then(|()| file.sync_all());
     assert!(deposed.is_err(), "the sync of a deposed owner was answered");
     wait_until("it says so", || {
