@@ -1,5 +1,7 @@
 //! Two clocks that must not be mixed: one for intervals, one for file times.
 
+use std::time::Duration;
+
 /// Monotonic time in nanoseconds from any fixed start. The shard passes it in; the engine reads no clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Nanos(pub u64);
@@ -20,6 +22,13 @@ impl Nanos {
     #[must_use]
     pub const fn plus(self, more: Self) -> Self {
         Self(self.0 + more.0)
+    }
+}
+
+/// A longer time than fits, of centuries, is the longest that does.
+impl From<Duration> for Nanos {
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 

@@ -9,7 +9,7 @@
 //!   owner.
 //! - While a node has a lease, no other may take.
 //! - A copy whose list of members is older than the registry's is never taken over: the owner went on without it.
-//! - Whoever follows another node learns that node's name, until it is the owner itself: it is to be fenced.
+//! - Until a node is the owner itself, the record names the owner before it, which is to be fenced.
 
 /// A host, in one boot.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use clap::Parser;
 use headpond_check::{Conclusion, Device, examine_members};
 use headpond_control::{
     Certificates, Decisions, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer,
-    Refusal, ServerConfig, Size, Stopper, Store, StoreError, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
+    Refusal, ServerConfig, Size, Stopper, Store, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
 };
 use headpond_shard::FlashReader;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -34,7 +34,7 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
                 certificates,
             };
             let opened = Store::open(store).and_then(|store| PeerServer::listen(store, config, |line| log_line(line)));
-            let server = opened.map_err(|error| Refusal::Usage(error.to_string()))?;
+            let server = opened?;
             let failed = |error| Refusal::Failed { doing: "serve copies".to_owned(), error };
             let address = server.address().map_err(failed)?;
             stop_on_signals(server.stopper()).map_err(failed)?;
@@ -48,8 +48,7 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
             if !store.is_dir() {
                 return Err(Refusal::Usage(format!("there is no store at {}", store.display())));
             }
-            let all = Store::open(store).and_then(|store| store.all());
-            let all = all.map_err(|error| Refusal::Usage(error.to_string()))?;
+            let all = Store::open(store)?.all()?;
             if *json { print_json(&all) } else { print(&shown(store, &all)) }
         }
     }
@@ -140,15 +139,14 @@ pub fn guard(args: &TakeoverArgs, background_child: bool, worker: bool) -> Resul
     }
     // A typing error shows now, and not at the time of need.
     OriginRoot::open(&args.origin)?;
-    Store::open(&args.store).map_err(|error| Refusal::Usage(error.to_string()))?;
+    Store::open(&args.store)?;
     mount_as(args, Heir::Guard, background_child, worker)
 }
 
 fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: bool) -> Result<(), Refusal> {
-    let usage = |error: StoreError| Refusal::Usage(error.to_string());
     // Each process after the first goes on with what that one took.
     let taken = match args.guard() {
-        _ if worker || background_child => taken_over(&args.store, args.pool.as_deref()).map_err(usage)?,
+        _ if worker || background_child => taken_over(&args.store, args.pool.as_deref())?,
         Some(guard) => guard.become_owner(heir)?,
         None => take(args)?,
     };
@@ -165,26 +163,25 @@ fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: boo
 
 /// Takes the pool for this host, if a mount of its copy would find nothing to refuse.
 fn take(args: &TakeoverArgs) -> Result<TakenCopy, Refusal> {
-    let usage = |error: StoreError| Refusal::Usage(error.to_string());
     let root = Arc::new(OriginRoot::open(&args.origin)?);
     // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
     let marker = MarkerHold::take(&root)?;
-    let held = hold_copy(&args.store, args.pool.as_deref()).map_err(usage)?;
+    let held = hold_copy(&args.store, args.pool.as_deref())?;
     if !held.is_taken() {
         let decisions = Decisions::below(&args.origin, &args.keep_pool, &args.keep_origin);
-        let copy = (held.file().map_err(usage)?, held.path());
+        let copy = (held.file()?, held.path());
         let judged = JudgedStart::of(&root, &marker, copy, held.owner(), &decisions)?;
         if !args.even_damaged {
             is_whole(&held)?;
         }
         judged.still_holds(&marker)?;
     }
-    held.take().map_err(usage)
+    Ok(held.take()?)
 }
 
 /// Reads all that a copy has, as `headpond check` does.
 fn is_whole(held: &HeldCopy) -> Result<(), Refusal> {
-    let file = held.file().map_err(|error| Refusal::Usage(error.to_string()))?;
+    let file = held.file()?;
     let flash = HeldFlash::taken_over(file, held.path())?;
     let mut bar = Bar::new(false, "checking {msg} of the copy [{bar:30}] {percent}%, {eta} to go");
     let mut reader = FlashReader(flash.opened());

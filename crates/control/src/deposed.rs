@@ -1,7 +1,7 @@
 //! Whether another host has the pool by now: a peer says so, or the registry.
 //!
 //! Invariant: once it was said, no change of the origin begins, no request of an application is served, and no list of
-//! members is told beside the origin: so no sync that waits for that list is answered.
+//! members is told beside the origin. A sync that waits for such a list is not answered.
 
 use std::sync::{Arc, OnceLock};
 

@@ -83,7 +83,7 @@ impl Socket {
         }
     }
 
-    /// Ends the connection, whoever waits for it.
+    /// Ends the connection. A thread that waits for its bytes returns.
     pub(crate) fn end(&self) {
         // It fails if it has ended.
         let _ = match self {

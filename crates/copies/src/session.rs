@@ -261,6 +261,9 @@ impl Serving {
 
     /// The answer to a hello that would replace a copy that counts. Nothing has changed.
     fn may_replace(&self, hello: &Hello) -> Option<Accepted> {
+        if hello.bytes == 0 {
+            return None;
+        }
         let verdict = self.store.judge(hello, self.limit).ok()?;
         let Verdict::Make(kept, Some(known)) = verdict else { return None };
         let durable = self.durable || hello.durable;

@@ -23,7 +23,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use headpond_base::{Errno, Nanos, Result};
+use headpond_base::{Errno, Result};
 use headpond_claim::{Watch, Way};
 
 use crate::term::{Term, TermState, boot_clock};
@@ -75,7 +75,7 @@ impl Gate {
     /// Like [`Gate::new`], with another interval.
     #[must_use]
     pub fn with_interval(claim: Arc<dyn OriginClaim>, interval: Duration) -> Self {
-        let watch = Mutex::new(Watch::new(nanos(interval)));
+        let watch = Mutex::new(Watch::new(interval.into()));
         Self { claim, watch, one_looks: Mutex::new(()), lost: OnceLock::new(), term: Arc::default() }
     }
 
@@ -177,10 +177,6 @@ impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gate").field("lost", &self.lost).finish_non_exhaustive()
     }
-}
-
-fn nanos(interval: Duration) -> Nanos {
-    Nanos(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -16,5 +16,5 @@ pub fn now() -> Nanos {
 pub(crate) fn at(instant: Instant) -> Nanos {
     static START: OnceLock<Instant> = OnceLock::new();
     let passed = instant.saturating_duration_since(*START.get_or_init(Instant::now));
-    Nanos(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+    passed.into()
 }

@@ -25,7 +25,7 @@ impl Recorder {
     /// Notes a request that came at this time, if a trace keeps its kind.
     pub(crate) fn note(&mut self, request: &Request, since: Instant) {
         let took = since.saturating_duration_since(self.started);
-        let at = Nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let at = Nanos::from(took);
         if let Request::WriteTogether { object, pieces, durable, how, .. } = request {
             for (offset, data) in pieces {
                 self.pusher.push(&write(at, *object, (*offset, data.len() as u64), *durable, *how));

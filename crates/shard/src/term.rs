@@ -17,7 +17,7 @@ const FOREVER: u64 = u64::MAX;
 const ENDED: u64 = 0;
 
 /// How often who waits for a term looks.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether this host may act as the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -26,7 +26,7 @@ use crate::looking::{Awaited, Looking};
 use crate::mailbox::{DiskChange, Item, Mailbox, ShardChange};
 use crate::recorder::Recorder;
 use crate::requests::{Kind, NumberedRequests, RequestWay};
-use crate::term::{Term, TermState};
+use crate::term::{self, Term, TermState};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
 /// Objects of each kind in a snapshot.
@@ -36,9 +36,6 @@ const HOLDINGS: usize = 32;
 /// requests are taken in. Not fewer, because each portion costs the callers a wake-up for its answers. The doors with
 /// requests share it.
 const DOOR_PORTION: usize = 8;
-
-/// How often a shard that is not the owner looks whether it is again.
-const TERM_LOOK: Duration = Duration::from_millis(20);
 
 /// What an application hears of a host that is not the owner any more.
 const DEPOSED: Errno = Errno::STALE;
@@ -182,7 +179,7 @@ impl<C: Core> Turner<C> {
         if !found {
             let mut timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::at(since)).0));
             if self.held.term() == TermState::Waits {
-                timeout = Some(timeout.map_or(TERM_LOOK, |timeout| timeout.min(TERM_LOOK)));
+                timeout = Some(timeout.map_or(term::LOOK, |timeout| timeout.min(term::LOOK)));
             }
             self.reactor.wait(&mut self.flash_done, timeout)?;
             if self.inbox.is_empty() {

@@ -8,8 +8,8 @@
 //! Invariants
 //! - The lease is taken before the origin is fenced, and that before the owner's number goes up.
 //! - A copy from which no mount could start deposes nobody.
-//! - The registry's record names the old owner until the mount of the copy begins. So whoever fails on the way leaves
-//!   the pool to it, and whoever tries again knows whom to fence.
+//! - The registry's record names the old owner until the mount of the copy begins. A guard that fails before leaves the
+//!   pool to that owner, and the next one knows whom to fence.
 //!
 //! Uses `leases`, `ownership` and `pool`.
 
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, Nanos, PoolId};
+use headpond_base::PoolId;
 use headpond_claim::{HeirCopy, HeirVerdict, OwnerLease, OwnerRecord, RecordSeen, judge_heir};
-use headpond_copies::{Store, StoreError, TakenCopy, hold_copy};
-use headpond_format::{SUPERBLOCK_SLOTS, Superblock, decode_superblock};
+use headpond_copies::{Store, TakenCopy, hold_copy};
+use headpond_format::Superblock;
 use headpond_registry::Registry;
 use headpond_shard::{TermState, boot_clock};
 
@@ -33,7 +33,7 @@ use crate::deposed::Deposed;
 use crate::leases::{KeptLease, LeasePlan, Tenure};
 use crate::origin::OriginRoot;
 use crate::ownership::MarkerHold;
-use crate::pool::JudgedStart;
+use crate::pool::{JudgedStart, newest_superblock};
 use crate::process::log::log_line;
 use crate::refusal::{Decisions, ExitStatus, Refusal};
 
@@ -98,25 +98,17 @@ impl GuardPlan {
         let registry = self.lease.open()?;
         let mut said = String::new();
         loop {
-            match self.look(&registry, heir) {
+            let (why, pause) = match self.look(&registry, heir) {
                 Ok(Looked::Taken(copy)) => return Ok(copy),
-                Ok(Looked::Not(why, pause)) => {
-                    if why != said {
-                        log_line(&why);
-                        said = why;
-                    }
-                    std::thread::sleep(pause);
-                }
+                Ok(Looked::Not(why, pause)) => (why, pause),
                 Err(refusal) if heir == Heir::Operator => return Err(refusal),
-                Err(refusal) => {
-                    let why = refusal.to_string();
-                    if why != said {
-                        log_line(&why);
-                        said = why;
-                    }
-                    std::thread::sleep(LOOK);
-                }
+                Err(refusal) => (refusal.to_string(), LOOK),
+            };
+            if why != said {
+                log_line(&why);
+                said = why;
             }
+            std::thread::sleep(pause);
         }
     }
 
@@ -128,7 +120,7 @@ impl GuardPlan {
         };
         let FoundCopy { pool, members, owner: stored, taken_over } = copy;
         let node = self.lease.node();
-        let mut lease = OwnerLease::new(Nanos(u64::try_from(self.lease.length().as_nanos()).unwrap_or(u64::MAX)));
+        let mut lease = OwnerLease::new(self.lease.length().into());
         lease.asked(boot_clock());
         let refusal = |what: String, advice, status| Refusal::Owner { pool: pool.to_string(), what, advice, status };
         let seen = registry.read(pool).map_err(|error| {
@@ -144,9 +136,9 @@ impl GuardPlan {
         };
         let copy = HeirCopy { members, taken_over: taken_over.then_some(stored), by_hand };
         let elsewhere = ExitStatus::OwnedElsewhere;
-        let (owner, fence) = match judge_heir(&node, copy, seen.seen.as_ref()) {
-            HeirVerdict::Take { owner, fence } => (owner, fence),
-            HeirVerdict::Held => {
+        let (owner, fence, old) = match (judge_heir(&node, copy, seen.seen.as_ref()), &seen.seen) {
+            (HeirVerdict::Take { owner, fence }, Some(RecordSeen { record: old, .. })) => (owner, fence, old),
+            (HeirVerdict::Held, _) => {
                 let leased = seen.seen.as_ref().and_then(|seen| seen.leased.as_ref());
                 return not(
                     format!("node {} owns it", leased.map_or(&by, |node| &node.name)),
@@ -154,28 +146,28 @@ impl GuardPlan {
                     elsewhere,
                 );
             }
-            HeirVerdict::GivenToAnother => {
+            (HeirVerdict::GivenToAnother, _) => {
                 return not(format!("node {by} has given it to another host"), "Go on there", elsewhere);
             }
-            HeirVerdict::Left => {
+            (HeirVerdict::Left, _) => {
                 let what = format!("node {by} has left it in order; nobody takes it over by himself");
                 return not(what, "", elsewhere);
             }
-            HeirVerdict::NotInTheSet => {
+            (HeirVerdict::NotInTheSet, _) => {
                 return not(
                     format!("node {by} went on without the copy here, so it lacks something"),
                     "Bring that host back, or take over where the copy is that it had",
                     ExitStatus::MemberMissing,
                 );
             }
-            HeirVerdict::Unknown => {
+            (HeirVerdict::Unknown, _) | (_, None) => {
                 return not(
                     "the registry knows no owner of it".to_owned(),
                     "If the owner was mounted without --registry: --old-owner-is-dead, without it here",
                     elsewhere,
                 );
             }
-            HeirVerdict::SameName => {
+            (HeirVerdict::SameName, _) => {
                 return not(
                     format!("the owner is a node {by}, too, and another host. Give one of them another name: --node"),
                     "",
@@ -188,9 +180,6 @@ impl GuardPlan {
             let what = format!("the copy is of owner's number {stored}, and the pool has {} by now", owner - 1);
             return not(what, "Take over where the newest copy is", ExitStatus::MemberMissing);
         }
-        let Some(RecordSeen { record: old, .. }) = &seen.seen else {
-            return Ok(Looked::Not(String::new(), LOOK));
-        };
         let granted = match registry.take(pool, &seen, &node, None, self.lease.length()) {
             Ok(Some(granted)) => granted,
             Ok(None) => return not("another host was faster".to_owned(), "Try again", elsewhere),
@@ -222,10 +211,9 @@ impl GuardPlan {
     /// With the lease: takes origin and copy, in this order.
     fn take(&self, tenure: Tenure, fenced: Option<&OwnerRecord>, deposed: &Deposed) -> Result<TakenCopy, Refusal> {
         let Tenure { pool, owner, members } = tenure;
-        let usage = |error: StoreError| Refusal::Usage(error.to_string());
-        let held = hold_copy(&self.store, self.pool.as_deref()).map_err(usage)?;
+        let held = hold_copy(&self.store, self.pool.as_deref())?;
         // While the owner before had its lease, it could replace the copy by an empty one.
-        let now = newest_superblock(held.path());
+        let now = superblock_of(held.path());
         if !now.is_some_and(|now| now.pool == pool && now.members.generation() >= members) {
             return Err(Refusal::Usage("the copy was replaced meanwhile".to_owned()));
         }
@@ -233,7 +221,7 @@ impl GuardPlan {
         let marker = MarkerHold::to_read(&root)?;
         let judged = match &marker {
             Some(marker) if !held.is_taken() => {
-                let copy = (held.file().map_err(usage)?, held.path());
+                let copy = (held.file()?, held.path());
                 Some(JudgedStart::of(&root, marker, copy, held.owner(), &self.decisions)?)
             }
             _ => None,
@@ -252,7 +240,7 @@ impl GuardPlan {
         if let (Some(judged), Some(marker)) = (&judged, &marker) {
             judged.still_holds(marker)?;
         }
-        held.take().map_err(usage)
+        Ok(held.take()?)
     }
 
     /// Keeps the old owner's writes from the origin.
@@ -265,7 +253,8 @@ impl GuardPlan {
             }
             None => {
                 log_line(format_args!(
-                    "pool {pool}: without --fence this host waits {} s for writes of node {node} that are on their way to the                      origin. That is no proof that none comes later",
+                    "pool {pool}: without --fence this host waits {} s for writes of node {node} that are on their way to the \
+                     origin. That is no proof that none comes later",
                     self.grace.as_secs()
                 ));
                 std::thread::sleep(self.grace);
@@ -276,8 +265,7 @@ impl GuardPlan {
 
     /// The copy that is to be taken over. None while there is none.
     fn find(&self) -> Result<Option<FoundCopy>, Refusal> {
-        let usage = |error: StoreError| Refusal::Usage(error.to_string());
-        let all = Store::open(&self.store).and_then(|store| store.all()).map_err(usage)?;
+        let all = Store::open(&self.store).and_then(|store| store.all())?;
         let mut matching = all.iter().filter(|copy| self.pool.as_ref().is_none_or(|pool| *pool == copy.pool));
         let Some(copy) = matching.next() else { return Ok(None) };
         if matching.next().is_some() {
@@ -285,7 +273,7 @@ impl GuardPlan {
             return Err(Refusal::Usage(format!("{dir} keeps copies of several pools. Name one with --pool")));
         }
         // One that is just being made has none.
-        let superblock = newest_superblock(&copy.file).filter(|_| copy.counts || copy.taken_over);
+        let superblock = superblock_of(&copy.file).filter(|_| copy.counts || copy.taken_over);
         Ok(superblock.map(|superblock| FoundCopy {
             pool: superblock.pool,
             members: superblock.members.generation(),
@@ -296,12 +284,7 @@ impl GuardPlan {
 }
 
 /// The newest superblock of a member that another process may write to.
-fn newest_superblock(path: &Path) -> Option<Superblock> {
+fn superblock_of(path: &Path) -> Option<Superblock> {
     let file = File::open(path).ok()?;
-    let read = |offset: u64| {
-        let mut block = vec![0; BLOCK];
-        file.read_exact_at(&mut block, offset).ok()?;
-        decode_superblock(&block).ok()
-    };
-    SUPERBLOCK_SLOTS.into_iter().filter_map(read).max_by_key(|superblock| (superblock.epoch, superblock.counter))
+    newest_superblock(|block, offset| file.read_exact_at(block, offset))
 }

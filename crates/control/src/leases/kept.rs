@@ -45,15 +45,8 @@ pub(crate) struct Tenure {
 pub(crate) struct KeptLease {
     shared: Arc<Shared>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
-    /// What the registry had before this start, to be put back if the start is refused. None once the use has begun.
-    before: Option<Before>,
-}
-
-/// What a registry had before.
-#[derive(Clone, Debug)]
-enum Before {
-    Nothing,
-    Record(OwnerRecord),
+    /// What is written if the start is refused: what the registry had before it. None once the use has begun.
+    before: Option<OwnerRecord>,
 }
 
 struct Shared {
@@ -86,11 +79,7 @@ struct Start {
     follows: bool,
     record: OwnerRecord,
     versions: (i64, i64),
-    before: Before,
-}
-
-fn nanos(length: Duration) -> Nanos {
-    Nanos(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
+    before: OwnerRecord,
 }
 
 fn away(pool: PoolId, error: &RegistryError) -> Refusal {
@@ -130,7 +119,7 @@ impl KeptLease {
         };
         waiting.on(Step::Registry);
         loop {
-            let mut lease = OwnerLease::new(nanos(length));
+            let mut lease = OwnerLease::new(length.into());
             lease.asked(boot_clock());
             let taken = registry.read(pool).and_then(|seen| {
                 let verdict = judge_owner(&node, owner, members, seen.seen.as_ref());
@@ -143,7 +132,9 @@ impl KeptLease {
             });
             let (verdict, seen) = match taken {
                 Ok((_, seen, Some((granted, record)))) => {
-                    let before = seen.seen.map_or(Before::Nothing, |seen| Before::Record(seen.record));
+                    // A pool of which the registry knew nothing never was in use.
+                    let unused = || OwnerRecord { left: true, ..record.clone() };
+                    let before = seen.seen.map_or_else(unused, |seen| seen.record);
                     let versions = (granted.version, granted.version);
                     let start = Start { registry, pool, node, length, follows: false, record, versions, before };
                     return Ok(Self::begin(start, lease, granted, deposed));
@@ -209,7 +200,7 @@ impl KeptLease {
             follows: true,
             record: record.clone(),
             versions: (record_at, granted.version),
-            before: Before::Record(record.clone()),
+            before: record.clone(),
         };
         Self::begin(start, lease, granted, deposed)
     }
@@ -218,7 +209,7 @@ impl KeptLease {
     fn begin(start: Start, mut lease: OwnerLease, granted: Granted, deposed: &Deposed) -> Self {
         let Start { registry, pool, node, length, follows, record, versions, before } = start;
         let Granted { lease: id, length: granted, .. } = granted;
-        lease.granted(nanos(granted));
+        lease.granted(granted.into());
         deposed.term().lasts_until(lease.until());
         let state = State { lease, id, record, versions, failing: false };
         let shared = Arc::new(Shared {
@@ -290,11 +281,8 @@ impl KeptLease {
 impl Drop for KeptLease {
     fn drop(&mut self) {
         self.stop_thread();
-        match self.before.take() {
-            None => {}
-            Some(Before::Record(before)) => self.shared.leave(|record| *record = before),
-            // A pool that never was in use.
-            Some(Before::Nothing) => self.shared.leave(|record| record.left = true),
+        if let Some(before) = self.before.take() {
+            self.shared.leave(|record| *record = before);
         }
     }
 }
@@ -315,7 +303,7 @@ impl Shared {
         state.lease.asked(boot_clock());
         let asked = match self.registry.renew(state.id) {
             Ok(Some(length)) => {
-                state.lease.granted(nanos(length));
+                state.lease.granted(length.into());
                 Ok(())
             }
             Ok(None) => self.take_again(&mut state),
@@ -368,7 +356,7 @@ impl Shared {
                 };
                 let Granted { lease, length, version } = granted;
                 (state.id, state.versions) = (lease, (version, version));
-                state.lease.granted(nanos(length));
+                state.lease.granted(length.into());
                 Ok(())
             }
             OwnerVerdict::Held => Err("another host has it".to_owned()),

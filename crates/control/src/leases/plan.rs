@@ -43,7 +43,11 @@ impl LeasePlan {
                 let path = dir.join(name);
                 std::fs::read(&path).map_err(|error| Refusal::from_io("read", &path, error))
             };
-            Ok(EtcdTls { authority: read("ca.pem")?, certificate: read("certificate.pem")?, key: read("key.pem")? })
+            Ok::<_, Refusal>(EtcdTls {
+                authority: read("ca.pem")?,
+                certificate: read("certificate.pem")?,
+                key: read("key.pem")?,
+            })
         };
         let tls = self.certificates.as_ref().map(read).transpose()?;
         let etcd = Etcd::at(self.registry.clone(), tls.as_ref());

@@ -5,7 +5,6 @@
 //! has its answer. The marker stays until the origin has all of them.
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -84,7 +83,7 @@ impl fmt::Display for Ended {
 #[derive(Clone, Copy)]
 pub(crate) struct Ending<'a> {
     pub(crate) handle: &'a Handle,
-    pub(crate) root: &'a OriginRoot,
+    pub(crate) root: &'a Arc<OriginRoot>,
     pub(crate) gate: &'a Arc<Gate>,
 }
 
@@ -121,14 +120,11 @@ impl Ending<'_> {
 
     /// Waits until the origin has what this host's kernel still has for it, for a bounded time.
     pub(crate) fn sync_origin(self) -> std::io::Result<()> {
-        let root = self.root.as_fd().try_clone_to_owned()?;
+        let root = self.root.clone();
         let (send, done) = channel();
-        let sync = move || {
-            // Fails only if nobody waits any more.
-            let _ = send.send(rustix::fs::syncfs(root));
-        };
+        let sync = move || drop(send.send(root.sync_file_system()));
         std::thread::Builder::new().name("sync-origin".to_owned()).spawn(sync)?;
-        done.recv_timeout(STEP).map_err(|_| std::io::ErrorKind::TimedOut)?.map_err(Into::into)
+        done.recv_timeout(STEP).map_err(|_| std::io::ErrorKind::TimedOut)?
     }
 
     /// Syncs the origin's file system. After a failure of the flash everything went to the origin directly, and its

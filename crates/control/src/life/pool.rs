@@ -147,22 +147,19 @@ impl<'a> FoundPool<'a> {
         };
         let mut flash = flash.beating(beat);
         let deposed = Deposed::default();
-        if plan.lease.is_some() {
+        let mut lease = None;
+        if let Some(asked) = plan.lease.as_ref().filter(|_| !plan.format) {
             // What a worker before this one wrote may be in a device's memory alone: the registry must not know of a list
             // of members that a start after a power cut does not find.
             flash.sync()?;
+            // Before anything is changed, and before a long recovery.
+            if let Some(newest) = flash.newest() {
+                let owner = plan.owner.unwrap_or(newest.owner.0);
+                let tenure = Tenure { pool: newest.pool, owner, members: known_members(&newest) };
+                lease = Some(KeptLease::take(asked, tenure, &deposed, left.is_some(), waiting)?);
+                waiting.on(Step::Pool);
+            }
         }
-        // Before anything is changed, and before a long recovery.
-        let tenure = flash.newest().filter(|_| !plan.format).map(|newest| Tenure {
-            pool: newest.pool,
-            owner: plan.owner.unwrap_or(newest.owner.0),
-            members: known_members(&newest),
-        });
-        let lease = plan.lease.as_ref().zip(tenure);
-        let mut lease = lease
-            .map(|(lease, tenure)| KeptLease::take(lease, tenure, &deposed, left.is_some(), waiting))
-            .transpose()?;
-        waiting.on(Step::Pool);
         if let Some(peer) = plan.peer.as_ref().filter(|_| !plan.format) {
             flash.invite(peer, &deposed)?;
         }
@@ -419,8 +416,7 @@ impl RunningPool {
         drop(self.keeping);
         if let Some(lease) = self.lease {
             // Who follows takes its word that nothing of this host is on its way to the origin any more.
-            let settled = if ended.trouble.is_none() && ended.stopped { ending.sync_origin() } else { Ok(()) };
-            let in_order = ended.trouble.is_none() && ended.stopped && settled.is_ok();
+            let in_order = ended.trouble.is_none() && ended.stopped && ending.sync_origin().is_ok();
             let complete = in_order && self.handle.stats().exposed_blocks == 0;
             if let Some(to) = &self.given_to {
                 let said = if complete {

@@ -21,7 +21,7 @@ use headpond_format::{
 use headpond_shard::FlashReader;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
-use crate::devices::{DeviceFile, PoolDevices};
+use crate::devices::PoolDevices;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::reserve::Reserve;
 use crate::wording::Size;
@@ -289,14 +289,19 @@ impl Superblocks {
     /// The newest superblock of all members here.
     pub(crate) fn newest(&self) -> Option<Superblock> {
         let devices = self.0.all();
-        let all = devices.iter().flat_map(|device| SUPERBLOCK_SLOTS.map(|offset| (&device.file, offset)));
-        let read = |(file, offset): (&DeviceFile, u64)| {
-            let mut block = BufMut::zeroed(BLOCK);
-            file.read_at(&mut block, offset).ok()?;
-            decode_superblock(&block).ok()
-        };
-        all.filter_map(read).max_by_key(|superblock| (superblock.epoch, superblock.counter))
+        let newest = devices.iter().filter_map(|device| newest_superblock(|block, at| device.file.read_at(block, at)));
+        newest.max_by_key(|superblock| (superblock.epoch, superblock.counter))
     }
+}
+
+/// The newer superblock of a device. `read` fills a block from this offset.
+pub(crate) fn newest_superblock(read: impl Fn(&mut BufMut, u64) -> io::Result<()>) -> Option<Superblock> {
+    let decode = |offset| {
+        let mut block = BufMut::zeroed(BLOCK);
+        read(&mut block, offset).ok()?;
+        decode_superblock(&block).ok()
+    };
+    SUPERBLOCK_SLOTS.into_iter().filter_map(decode).max_by_key(|superblock| (superblock.epoch, superblock.counter))
 }
 
 impl Drop for HeldFlash {

@@ -11,8 +11,8 @@ mod recovery;
 mod resolve;
 
 pub(crate) use arena_tail::ArenaTail;
-pub(crate) use flash::Superblocks;
 pub use flash::{FlashContent, HeldFlash};
+pub(crate) use flash::{Superblocks, newest_superblock};
 pub(crate) use flashes::HeldFlashes;
 pub use judged::JudgedStart;
 pub(crate) use recovery::{Beside, DirtyFile, Inherited, Ready, known_members, make_ready};

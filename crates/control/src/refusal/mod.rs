@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, WinningSide};
 pub use exit::ExitStatus;
+use headpond_copies::StoreError;
 
 use crate::wording::Size;
 
@@ -321,6 +322,12 @@ pub enum Refusal {
         /// Its status.
         status: ExitStatus,
     },
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Usage(error.to_string())
+    }
 }
 
 impl Refusal {

@@ -114,15 +114,9 @@ fn run_guests(
     runs_left: &mut u32,
 ) -> Result<()> {
     let visit = plan.visits[index];
-    let side = &plan.sides[visit.side].name;
     let (Some(guest), Some(origin)) = (guest(plan, &visit), &session.origin) else { return Ok(()) };
     for point in 0..plan.points.len() {
-        let number = plan.number(index, point);
-        if results.has(number) || *runs_left == 0 {
-            continue;
-        }
-        *runs_left -= 1;
-        progress.begin(number, &format!("{side}: {}", plan.title(point)));
+        let Some(number) = begin_run(results, plan, index, point, progress, runs_left) else { continue };
         let seed = seed(results, &visit, point);
         let load = guest_run::command(plan, point, seed);
         let outcome = guest_run::run(plan, point, guest, &load, seed, session, origin, || progress.tick())?;
@@ -139,6 +133,25 @@ fn run_guests(
         progress.ran(plan.run_seconds(&visit, point));
     }
     Ok(())
+}
+
+/// Begins a run that is still to be done, and returns its number.
+fn begin_run(
+    results: &Results,
+    plan: &Plan,
+    index: usize,
+    point: usize,
+    progress: &mut Progress,
+    runs_left: &mut u32,
+) -> Option<u32> {
+    let number = plan.number(index, point);
+    if results.has(number) || *runs_left == 0 {
+        return None;
+    }
+    *runs_left -= 1;
+    let side = &plan.sides[plan.visits[index].side].name;
+    progress.begin(number, &format!("{side}: {}", plan.title(point)));
+    Some(number)
 }
 
 /// Both sides of a repetition draw the same numbers.
@@ -169,10 +182,7 @@ fn run_visit(
     progress.show(&format!("{side}: setting it up"));
     let mut stage = session.set_up(plan, &visit)?;
     for point in 0..plan.points.len() {
-        let number = plan.number(index, point);
-        if !results.has(number) && *runs_left > 0 {
-            *runs_left -= 1;
-            progress.begin(number, &format!("{side}: {}", plan.title(point)));
+        if begin_run(results, plan, index, point, progress, runs_left).is_some() {
             let record = run_point(results, plan, index, point, session, &mut stage, progress)?;
             results.keep(&record)?;
             progress.ran(plan.run_seconds(&visit, point));
