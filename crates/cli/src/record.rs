@@ -1,10 +1,11 @@
 //! `headpond record`: writes a trace of what is asked of a mount.
 //!
-//! Invariant: this process makes the file, with the rights of its user, and only new: it overwrites nothing.
+//! Invariant: this process makes the file, with the rights of its user, and only new: it overwrites nothing. The daemon
+//! writes it.
 //! However the recording ends, what is in the file reads up to its end.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter};
+use std::io::BufReader;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -87,10 +88,9 @@ pub fn run(args: &RecordArgs) -> Result<(), Refusal> {
             eprintln!("recording to {to}, for at most {} s and {most}; ctrl-C ends it", args.for_seconds);
         }
     };
-    let mut into = BufWriter::with_capacity(256 << 10, file);
-    let result = daemon.record(args.for_seconds, args.max_size.0, begun, || interrupt.came(), &mut into);
+    let result = daemon.record(args.for_seconds, args.max_size.0, &file, begun, || interrupt.came());
     // What came until an error is worth keeping.
-    let flushed = into.into_inner().map_err(std::io::IntoInnerError::into_error).and_then(|file| file.sync_all());
+    let flushed = file.sync_all();
     if let Err(refusal) = result {
         if std::fs::metadata(&args.to).is_ok_and(|made| made.len() == 0) {
             let _ = std::fs::remove_file(&args.to);

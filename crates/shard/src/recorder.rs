@@ -151,7 +151,7 @@ mod tests {
             }
             sent.push(begun.elapsed().as_nanos() / 60_000);
         }
-        for (who, nanos) in [("the shard", &mut noted), ("the thread that sends, without the sending", &mut sent)] {
+        for (who, nanos) in [("the shard", &mut noted), ("the thread that writes, without the writing", &mut sent)] {
             nanos.sort_unstable();
             println!("{who}: {} ns a request, the middle of {} rounds", nanos[50], nanos.len());
         }

@@ -5,7 +5,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
+use headpond_control::Daemon;
 use headpond_recording::{AskedKind, AskedRequest, TraceEnd, TraceReader, WhyEnded};
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -159,33 +162,58 @@ fn each_end_leaves_a_trace_that_reads_to_its_end() {
     assert_eq!(read(&pond.at("mount")).1, TraceEnd::Complete(WhyEnded::Mount));
 }
 
+/// A pipe that nobody reads stands for a file that takes nothing.
 #[test]
-fn a_client_that_takes_nothing_delays_nobody_and_what_was_dropped_is_counted() {
+fn a_file_that_takes_nothing_delays_nobody_and_what_was_dropped_is_counted() {
     let pond = Pond::new();
     pond.mount(&["--size", SIZE]).ok();
     let path = pond.mnt().join("a");
     write_and_sync(&path, &pattern(1 << 16, 1));
-    let recording = Recording::start(&pond, "trace", &["--json"]);
-    recording.signal("-STOP");
-    // More than the ring and the connection hold: one request takes far less than one read of a file.
+    let (mut out, into) = std::io::pipe().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let over = AtomicBool::new(false);
+    // More than the ring and the pipe hold.
     let threads = 4;
     let each = 25_000_u64;
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let (file, mut memory) = (direct(&path), Vec::new());
-                let into = aligned(&mut memory, 512);
-                (0..each).for_each(|at| file.read_exact_at(into, at % 128 * 512).unwrap());
-            });
-        }
+    let trace = std::thread::scope(|scope| {
+        let daemon = Daemon::of(&pond.mnt()).unwrap();
+        let over = &over;
+        scope.spawn(move || {
+            let begun = || begun.send(()).unwrap();
+            daemon.record(600, 1 << 30, into, begun, || over.load(Ordering::Relaxed)).unwrap();
+        });
+        begins.recv().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let (file, mut memory) = (direct(&path), Vec::new());
+                    let into = aligned(&mut memory, 512);
+                    (0..each).for_each(|at| file.read_exact_at(into, at % 128 * 512).unwrap());
+                });
+            }
+        });
+        over.store(true, Ordering::Relaxed);
+        let mut trace = Vec::new();
+        out.read_to_end(&mut trace).unwrap();
+        trace
     });
-    recording.signal("-CONT");
-    let said = recording.end();
-    let json = said.ok().json();
-    let (requests, dropped) = (json["requests"].as_u64().unwrap(), json["dropped"].as_u64().unwrap());
-    assert!(dropped > 0, "{json}");
-    assert_eq!(requests + dropped, threads * each, "{json}");
-    assert_eq!(read(&pond.at("trace")).2, dropped, "the trace says so, too");
+    let mut reader = TraceReader::open(&trace[..]).unwrap();
+    while reader.next_request().unwrap().is_some() {}
+    assert_eq!(reader.end(), Some(TraceEnd::Complete(WhyEnded::Asked)));
+    assert!(reader.dropped() > 0, "{} were kept", reader.kept());
+    assert_eq!(reader.kept() + reader.dropped(), threads * each);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_full_file_system_ends_the_recording_with_the_reason() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let daemon = Daemon::of(&pond.mnt()).unwrap();
+    let refused = daemon.record(600, 1 << 30, full, || (), || false).unwrap_err().to_string();
+    assert!(refused.contains("write the trace: No space left"), "{refused}");
+    Recording::start(&pond, "next", &[]).end().ok();
     pond.unmount(&[]).ok();
 }
 

@@ -3,13 +3,16 @@
 //! Invariant: a client speaks only with a daemon of the user in whose directory the socket lies. It refuses a socket,
 //! or a link to one, that leads to another user's process: otherwise root would send that process its commands.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use headpond_mount::daemon_is_gone;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::geteuid;
 
 use super::protocol::{ANSWER_MAX, Answer, ClientCommand};
@@ -159,59 +162,78 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// Records what is asked of the mount into `into`: a trace, until the daemon ends it, or until `ends` does. Calls
-    /// `begun` once each request is noted. Returns the bytes of the trace.
+    /// Records what is asked of the mount, until the daemon ends it, or until `ends` does. The daemon writes the trace
+    /// into `file`. Calls `begun` once each request is noted.
     ///
     /// # Errors
-    /// The daemon's refusal; or if the daemon goes away before it has begun, or if `into` takes no more.
+    /// The daemon's refusal, also of a file that takes no more; or if the daemon goes away before it has begun. If it
+    /// goes away later, what is in the file is a trace that was cut.
     pub fn record(
         &self,
         seconds: u64,
         bytes_max: u64,
+        file: impl AsFd,
         begun: impl FnOnce(),
         ends: impl Fn() -> bool,
-        into: &mut impl Write,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(), Refusal> {
         let failed = |error: io::Error| Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() };
-        let mut stream = connect(&self.socket, self.user).map_err(failed)?;
-        let command = ClientCommand::Record { seconds, bytes_max };
-        let mut line = serde_json::to_vec(&command).map_err(|error| failed(error.into()))?;
+        let stream = connect(&self.socket, self.user).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let mut line =
+            serde_json::to_vec(&ClientCommand::Record { seconds, bytes_max }).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.write_all(&line)).map_err(failed)?;
-        let mut stream = BufReader::with_capacity(256 << 10, stream);
+        (&stream).write_all(&line).map_err(failed)?;
+        let mut answers = BufReader::new(&stream);
         let mut said = String::new();
-        (&mut stream).take(ANSWER_MAX).read_line(&mut said).map_err(failed)?;
-        match self.take(serde_json::from_str(&said).map_err(io::Error::from))? {
-            Answer::Recording => begun(),
-            answer => return Err(failed(io::Error::other(format!("an answer that does not fit: {answer:?}")))),
-        }
-        stream.get_ref().set_read_timeout(Some(LOOK)).map_err(failed)?;
-        let (mut written, mut asked_to_end): (u64, Option<Instant>) = (0, None);
+        let mut next = |said: &mut String| -> Result<Answer, Refusal> {
+            (&mut answers).take(ANSWER_MAX).read_line(said).map_err(failed)?;
+            self.take(serde_json::from_str(&std::mem::take(said)).map_err(io::Error::from))
+        };
+        expect(Answer::GiveFile, next(&mut said)?).map_err(failed)?;
+        give(&stream, file).map_err(failed)?;
+        expect(Answer::Recording, next(&mut said)?).map_err(failed)?;
+        begun();
+        stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
+        let mut asked_to_end: Option<Instant> = None;
         loop {
-            match stream.fill_buf() {
-                Ok([]) => return Ok(written),
-                Ok(bytes) => {
-                    let count = bytes.len();
-                    let write = into.write_all(bytes);
-                    write.map_err(|error| Refusal::Failed { doing: "write the trace".to_owned(), error })?;
-                    stream.consume(count);
-                    written += count as u64;
+            match answers.read_line(&mut said) {
+                // The daemon is gone.
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    let answer = self.take(serde_json::from_str(&said).map_err(io::Error::from))?;
+                    return expect(Answer::Recorded, answer).map_err(failed);
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                // The daemon is gone. What came until then is a trace that was cut.
-                Err(_) => return Ok(written),
+                Err(_) => return Ok(()),
             }
             match asked_to_end {
                 None if ends() => {
                     // Fails if the daemon has ended the connection. What it sent before is still there.
-                    let _ = stream.get_mut().write_all(b"\n");
+                    let _ = (&stream).write_all(b"\n");
                     asked_to_end = Some(Instant::now());
                 }
-                Some(asked) if asked.elapsed() >= PATIENCE => return Ok(written),
+                Some(asked) if asked.elapsed() >= PATIENCE => return Ok(()),
                 _ => {}
             }
         }
     }
+}
+
+/// Sends an empty line, and a file with it.
+fn give(stream: &UnixStream, file: impl AsFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    with.push(SendAncillaryMessage::ScmRights(&files));
+    rustix::net::sendmsg(stream, &[IoSlice::new(b"\n")], &mut with, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn expect(wanted: Answer, answer: Answer) -> io::Result<()> {
+    if answer == wanted {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("an answer that does not fit: {answer:?}")))
 }
 
 impl Frozen {

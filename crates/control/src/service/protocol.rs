@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::pool_shown::PoolChange;
 use super::{Decision, PoolShown, RuleShown, Status};
 use crate::numbers::Numbers;
+use crate::refusal::Refusal;
 use crate::settings::{SettingChange, Value};
 
 /// The longest command that a daemon reads.
@@ -45,8 +46,9 @@ pub enum ClientCommand {
         /// The most seconds.
         seconds: u64,
     },
-    /// Record what is asked of the mount. Answer: [`Answer::Recording`], and behind its line the bytes of a trace, to
-    /// the end of the connection. The client sends an empty line when it wants the end of the trace.
+    /// Record what is asked of the mount. Answer: [`Answer::GiveFile`]. The client then sends an empty line, and with it
+    /// the file for the trace. Answers: [`Answer::Recording`], and [`Answer::Recorded`] at the end. Between them the
+    /// client sends an empty line when it wants the end. The end of the connection ends the recording.
     Record {
         /// The most seconds.
         seconds: u64,
@@ -186,8 +188,12 @@ pub enum Answer {
     },
     /// What headpond would do with a request.
     Decision(Decision),
-    /// From now on every request is noted. A trace follows.
+    /// The command needs a file.
+    GiveFile,
+    /// From now on every request is noted.
     Recording,
+    /// The trace is complete, and in the file.
+    Recorded,
     /// The origin is complete and stands still.
     Frozen,
     /// The origin has not stood still until now.
@@ -242,6 +248,12 @@ pub enum Answer {
         /// Why.
         text: String,
     },
+}
+
+impl From<&Refusal> for Answer {
+    fn from(refusal: &Refusal) -> Self {
+        Self::Refused { status: refusal.status().code(), text: refusal.to_string() }
+    }
 }
 
 /// The state of a started operation.

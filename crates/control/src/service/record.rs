@@ -1,15 +1,18 @@
-//! A recording of what is asked of the mount, for a client: a trace, over the client's connection.
+//! A recording of what is asked of the mount: a trace, into a file that the client gives.
 //!
 //! Invariants
-//! - The data path never waits for a recording: the shard's thread notes into a ring, this thread sends. If the client
+//! - The data path never waits for a recording: the shard's thread notes into a ring, this thread writes. If the file
 //!   is slow, the ring gets full; requests are then dropped, and counted in the trace.
 //! - A recording ends with its connection, at its deadline or largest size, and with the
 //!   mount. Whichever it is, the shard then notes nothing any more.
-//! - The daemon opens no file: the client writes the trace, with the rights of its user.
+//! - The daemon opens no file: the client makes it, with the rights of its user. That this thread writes it spares a
+//!   second process, which would wake up and copy each byte twice.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headpond_base::{Nanos, UnixNanos};
+use headpond_base::UnixNanos;
 use headpond_recording::{Pulled, Puller, TraceEncoder, TraceHead, WhyEnded, ring};
 use headpond_shard::Recorder;
 
@@ -17,19 +20,19 @@ use super::commands::Service;
 use super::protocol::Answer;
 use super::socket::{Client, Heard};
 use crate::process::log::log_line;
+use crate::refusal::Refusal;
 
 /// Requests that wait in the ring at most, 3 MiB: a third of a second of 200,000 a second.
 const RING: usize = 1 << 16;
 
-/// Requests that are taken from the ring and sent at once. They and their bytes take 96 KiB: more would push the data of
-/// the load out of the processor's cache.
+/// Requests that are taken from the ring and written at once. They and their bytes take 96 KiB: more would push the
+/// data of the load out of the processor's cache.
 const PORTION: usize = 1 << 10;
 
-/// How often the ring is emptied, and how long a client has to take some bytes before the clock is looked at again. Each
-/// time costs a wake-up of two processes: at a fifth of this that was most of the cost of a recording.
+/// How often the ring is emptied. Each time costs a wake-up.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a client has to take the rest of its trace at the end.
+/// How long the rest of a trace may take at its end.
 const REST: Duration = Duration::from_secs(10);
 
 /// How long to wait until the shard has dropped its recorder. It does at its next turn.
@@ -68,51 +71,53 @@ impl Drop for OneRecording {
 
 impl OneRecording {
     fn run(mut self, lasts: Duration, bytes_max: u64) {
-        let (pusher, mut puller) = ring(RING);
+        self.client.answer_first(&Answer::GiveFile);
+        let mut file = match self.client.receive_file() {
+            Ok(file) => file,
+            Err(error) => return self.failed("take the file of the trace", error),
+        };
+        match self.record(&mut file, lasts, bytes_max) {
+            Ok(()) => self.client.answer_first(&Answer::Recorded),
+            Err(error) => self.failed("write the trace", error),
+        }
+    }
+
+    fn failed(&mut self, doing: &str, error: io::Error) {
+        let refusal = Refusal::Failed { doing: doing.to_owned(), error };
+        self.client.answer_first(&Answer::from(&refusal));
+    }
+
+    fn record(&mut self, file: &mut File, lasts: Duration, bytes_max: u64) -> io::Result<()> {
+        let (pusher, puller) = ring(RING);
         let mut bytes = Vec::new();
-        let mut encoder = TraceEncoder::begin(&self.head(), bytes_max, &mut bytes);
+        let encoder = TraceEncoder::begin(&self.head(), bytes_max, &mut bytes);
+        file.write_all(&bytes)?;
         let started = Instant::now();
         self.service.handle.record(Some(Recorder::new(pusher, started)));
         // Taken between two turns: the recorder is in place by then.
         let _ = self.service.handle.stats();
         self.client.answer_first(&Answer::Recording);
-        let mut pulled = Vec::with_capacity(PORTION);
+        let mut trace = Trace { file, puller, encoder, started, pulled: Vec::with_capacity(PORTION), bytes };
         let why = loop {
-            // What the client has not taken yet comes first: so this thread holds no more than a portion.
-            let mut more = false;
-            if bytes.is_empty() {
-                pulled.clear();
-                more = puller.pull(&mut pulled, PORTION) == PORTION;
-                if !encoder.append(&pulled, at(started), &mut bytes) {
-                    break WhyEnded::Size;
-                }
+            if !trace.write(started + lasts)? {
+                break WhyEnded::Size;
             }
-            if puller.has_ended() || self.service.recordings.must_end() {
+            if trace.puller.has_ended() || self.service.recordings.must_end() {
                 break WhyEnded::Mount;
             }
             if started.elapsed() >= lasts {
                 break WhyEnded::Time;
             }
-            if self.send(&mut bytes, Instant::now() + LOOK).is_err() {
-                return;
-            }
-            if bytes.is_empty() && !more {
-                match self.client.listen(LOOK) {
-                    Heard::Nothing => {}
-                    Heard::Line => break WhyEnded::Asked,
-                    Heard::Gone => return,
-                }
+            match self.client.listen(LOOK) {
+                Heard::Nothing => {}
+                Heard::Line => break WhyEnded::Asked,
+                // Nobody waits for the end, and the trace is one that was cut.
+                Heard::Gone => return Ok(()),
             }
         };
         self.service.handle.record(None);
-        wait_for_the_last(&puller);
-        if why != WhyEnded::Size {
-            take_the_last(&mut puller, &mut encoder, &mut pulled, started, &mut bytes);
-        }
-        let dropped = if why == WhyEnded::Size { 0 } else { puller.dropped() };
-        encoder.end(dropped, at(started), why, &mut bytes);
-        // A client that goes away before that has a trace that was cut.
-        let _ = self.send(&mut bytes, Instant::now() + REST);
+        wait_for_the_last(&trace.puller);
+        trace.end(why)
     }
 
     fn head(&self) -> TraceHead {
@@ -127,20 +132,43 @@ impl OneRecording {
             dirty_threshold: config.dirty_threshold,
         }
     }
-
-    /// Sends what the client takes until then.
-    fn send(&mut self, bytes: &mut Vec<u8>, until: Instant) -> std::io::Result<()> {
-        let mut sent = 0;
-        while sent < bytes.len() && Instant::now() < until {
-            sent += self.client.send(&bytes[sent..], LOOK)?;
-        }
-        bytes.drain(..sent);
-        Ok(())
-    }
 }
 
-fn at(started: Instant) -> Nanos {
-    started.elapsed().into()
+/// A trace that is being written.
+struct Trace<'a> {
+    file: &'a mut File,
+    puller: Puller,
+    encoder: TraceEncoder,
+    started: Instant,
+    pulled: Vec<Pulled>,
+    bytes: Vec<u8>,
+}
+
+impl Trace<'_> {
+    /// Writes what is in the ring; of what comes meanwhile, no more than until then. `false`: the trace is full.
+    fn write(&mut self, until: Instant) -> io::Result<bool> {
+        loop {
+            self.pulled.clear();
+            self.bytes.clear();
+            let more = self.puller.pull(&mut self.pulled, PORTION) == PORTION;
+            let fits = self.encoder.append(&self.pulled, self.started.elapsed().into(), &mut self.bytes);
+            self.file.write_all(&self.bytes)?;
+            if !fits || !more || Instant::now() >= until {
+                return Ok(fits);
+            }
+        }
+    }
+
+    /// Writes the rest, which no more is added to.
+    fn end(mut self, mut why: WhyEnded) -> io::Result<()> {
+        if why != WhyEnded::Size && !self.write(Instant::now() + REST)? {
+            why = WhyEnded::Size;
+        }
+        let dropped = if why == WhyEnded::Size { 0 } else { self.puller.dropped() };
+        self.bytes.clear();
+        self.encoder.end(dropped, self.started.elapsed().into(), why, &mut self.bytes);
+        self.file.write_all(&self.bytes)
+    }
 }
 
 /// Waits until the shard notes nothing any more.
@@ -149,16 +177,4 @@ fn wait_for_the_last(puller: &Puller) {
     while !puller.has_ended() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn take_the_last(
-    puller: &mut Puller,
-    encoder: &mut TraceEncoder,
-    pulled: &mut Vec<Pulled>,
-    started: Instant,
-    bytes: &mut Vec<u8>,
-) {
-    pulled.clear();
-    puller.pull(pulled, RING);
-    encoder.append(pulled, at(started), bytes);
 }

@@ -2,13 +2,15 @@
 //!
 //! Invariant: the daemon listens only to root and its own user.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::geteuid;
 
 use super::protocol::{Answer, COMMAND_MAX, ClientCommand};
@@ -44,16 +46,19 @@ impl Client {
         }
     }
 
-    /// Sends some of the bytes of a longer answer, if the client takes any within `patience`. Returns how many.
+    /// The file that the client gives to the daemon, within its patience. It was opened with the client's rights.
     ///
     /// # Errors
-    /// If the client is gone.
-    pub(crate) fn send(&mut self, bytes: &[u8], patience: Duration) -> io::Result<usize> {
-        self.0.set_write_timeout(Some(patience))?;
-        match self.0.write(bytes) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
-            sent => sent,
-        }
+    /// If none came.
+    pub(crate) fn receive_file(&mut self) -> io::Result<File> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut [0])], &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        let file = with.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        file.map(File::from).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no file came with it"))
     }
 
     /// What the client says within `patience`.
@@ -73,7 +78,7 @@ impl Client {
 
     /// Refuses, and ends the connection.
     pub fn refuse(self, refusal: &Refusal) {
-        self.answer(&Answer::Refused { status: refusal.status().code(), text: refusal.to_string() });
+        self.answer(&Answer::from(refusal));
     }
 }
 

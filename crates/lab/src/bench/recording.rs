@@ -39,7 +39,7 @@ pub fn recording(plan: &Plan) -> Outcome<Vec<Line>> {
         let work = || format!("mount, random 4 KiB read hits, depth {depth}: recording");
         lines.push(turns.rate(work(), NAMES, COST_MAX)?);
         lines.push(turns.processor(work(), NAMES, COST_MAX)?);
-        lines.push(turns.share(work(), "% of the daemon's CPU time, in the thread that sends", COST_MAX));
+        lines.push(turns.share(work(), "% of the daemon's CPU time, in the thread that writes", COST_MAX));
     }
     Ok(lines)
 }
