@@ -5,6 +5,7 @@
 
 mod buf;
 mod compression;
+mod copy_loss;
 mod errno;
 mod hex;
 mod ids;
@@ -15,6 +16,7 @@ mod time;
 
 pub use buf::{Buf, BufMut, Lender, keep_up_to};
 pub use compression::{Compression, ZSTD_LEVEL_MAX};
+pub use copy_loss::CopyLoss;
 pub use errno::{Errno, Result};
 pub use hex::{hex, unhex};
 pub use ids::{

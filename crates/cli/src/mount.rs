@@ -110,7 +110,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         origin: args.origin.clone(),
         flashes: args.flash.clone(),
         redundancy: args.redundancy,
-        peer: args.peer.plan(),
+        peers: args.peer.plans(),
         lease: args.lease.plan(),
         owner: None,
         size: args.size,

@@ -11,9 +11,10 @@ use headpond_control::{Decisions, EtcdAddress, GuardPlan, LeasePlan, PeerAddress
 #[derive(Args, Clone, Debug, Default)]
 pub struct PeerArgs {
     /// A host that keeps a copy of what is dirty, where `headpond peer serve` listens: an fsync returns once it is on
-    /// the flash here, and in that host's memory (docs/copies.md)
+    /// the flash here, and in that host's memory (docs/copies.md). With several, one keeps the copy; when it is lost, the
+    /// next one gets one. You can repeat this option
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = address)]
-    pub peer: Option<String>,
+    pub peer: Vec<String>,
     /// This host's certificates: ca.pem, certificate.pem and key.pem. Without them a peer must be on this host
     #[arg(long, value_name = "DIR", requires = "peer")]
     pub peer_certificates: Option<PathBuf>,
@@ -28,14 +29,22 @@ fn address(text: &str) -> Result<String, String> {
 
 impl PeerArgs {
     /// As the control plane takes it.
-    pub fn plan(&self) -> Option<PeerPlan> {
-        let (certificates, durable) = (self.peer_certificates.clone(), self.copies_durable);
-        self.peer.clone().map(|address| PeerPlan { address, certificates, durable })
+    pub fn plans(&self) -> Vec<PeerPlan> {
+        let (certificates, durable) = (&self.peer_certificates, self.copies_durable);
+        let plan =
+            |address: &String| PeerPlan { address: address.clone(), certificates: certificates.clone(), durable };
+        self.peer.iter().map(plan).collect()
     }
 
-    /// The same, for a daemon that has another directory.
+    /// The only one, for a daemon that has another directory.
     pub fn absolute_plan(&self) -> Result<Option<PeerPlan>, Refusal> {
-        let mut plan = self.plan();
+        let mut plans = self.plans();
+        if plans.len() > 1 {
+            return Err(Refusal::Usage(
+                "one --peer at a time: one host keeps the copy. Nothing was changed".to_owned(),
+            ));
+        }
+        let mut plan = plans.pop();
         if let Some(dir) = plan.as_mut().and_then(|plan| plan.certificates.as_mut()) {
             *dir = std::path::absolute(&*dir).map_err(|error| Refusal::from_io("find", dir, error))?;
         }

@@ -32,21 +32,19 @@ pub(crate) enum DeviceFile {
     /// A second descriptor of the open file.
     Here(Arc<File>),
     /// The connection with the peer that has it.
-    Far(Arc<Flash>, PeerPlan),
+    Far(Arc<Flash>),
 }
 
 impl DeviceFile {
-    /// Those of an opened flash. `peer`: who has it, if that is not this host.
+    /// Those of an opened flash.
     ///
     /// # Errors
-    /// If the file cannot be opened once more, or lies at a peer that nobody named.
-    pub(crate) fn of(flash: &Flash, peer: Option<&PeerPlan>) -> io::Result<Self> {
-        match (flash.file(), flash.far_disk(), peer) {
-            (Some(file), ..) => Ok(Self::Here(Arc::new(file.try_clone()?))),
-            (None, Some(disk), Some(peer)) => {
-                Ok(Self::Far(Arc::new(Flash::far(disk.clone(), flash.path())), peer.clone()))
-            }
-            _ => Err(io::ErrorKind::Unsupported.into()),
+    /// If the file cannot be opened once more.
+    pub(crate) fn of(flash: &Flash) -> io::Result<Self> {
+        match (flash.file(), flash.far_disk()) {
+            (Some(file), _) => Ok(Self::Here(Arc::new(file.try_clone()?))),
+            (None, Some(disk)) => Ok(Self::Far(Arc::new(Flash::far(disk.clone(), flash.path())))),
+            (None, None) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -54,14 +52,14 @@ impl DeviceFile {
     pub(crate) const fn here(&self) -> Option<&Arc<File>> {
         match self {
             Self::Here(file) => Some(file),
-            Self::Far(..) => None,
+            Self::Far(_) => None,
         }
     }
 
     pub(crate) fn read_at(&self, into: &mut BufMut, offset: u64) -> io::Result<()> {
         match self {
             Self::Here(file) => file.read_exact_at(into, offset),
-            Self::Far(flash, _) => {
+            Self::Far(flash) => {
                 let found = flash.read(offset, into.len()).map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
                 into.copy_from_slice(&found);
                 Ok(())
@@ -72,14 +70,14 @@ impl DeviceFile {
     pub(crate) fn write_at(&self, data: &Buf, offset: u64) -> io::Result<()> {
         match self {
             Self::Here(file) => file.write_all_at(data, offset),
-            Self::Far(flash, _) => flash.write(offset, data).map_err(|errno| io::Error::from_raw_os_error(errno.0)),
+            Self::Far(flash) => flash.write(offset, data).map_err(|errno| io::Error::from_raw_os_error(errno.0)),
         }
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self {
             Self::Here(file) => file.sync_data(),
-            Self::Far(flash, _) => flash.sync().map_err(|errno| io::Error::from_raw_os_error(errno.0)),
+            Self::Far(flash) => flash.sync().map_err(|errno| io::Error::from_raw_os_error(errno.0)),
         }
     }
 }
@@ -93,6 +91,8 @@ struct Lists {
     here: Vec<PoolDevice>,
     /// Where those lay that have left, or that this start did not find.
     gone: Vec<(MemberId, PathBuf)>,
+    /// The hosts that may keep a copy, in the order in which they are tried.
+    peers: Vec<PeerPlan>,
 }
 
 impl PoolDevices {
@@ -153,6 +153,28 @@ impl PoolDevices {
         // A peer has one address: the one that was lost there may not have been let go yet.
         let here = lists.here.iter().rev().find(|device| device.path == path).map(|device| device.member);
         here.or_else(|| lists.gone.iter().rev().find(|(_, gone)| gone == path).map(|(member, _)| *member))
+    }
+
+    /// The hosts that the operator named for a copy, in the order in which they are tried.
+    pub(crate) fn peers(&self) -> Vec<PeerPlan> {
+        self.lists().peers.clone()
+    }
+
+    /// Names one more. Returns whether its address is new.
+    pub(crate) fn name_peer(&self, peer: &PeerPlan) -> bool {
+        let peers = &mut self.lists().peers;
+        let known = peers.iter_mut().find(|known| known.address == peer.address);
+        let is_new = known.is_none();
+        match known {
+            Some(known) => known.clone_from(peer),
+            None => peers.push(peer.clone()),
+        }
+        is_new
+    }
+
+    /// No copy is wanted there any more.
+    pub(crate) fn forget_peer(&self, path: &Path) {
+        self.lists().peers.retain(|peer| peer.path() != path);
     }
 
     /// Whether one of them lies at a peer.

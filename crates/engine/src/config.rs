@@ -1,6 +1,6 @@
 //! What can be set, with its range.
 
-use headpond_base::{CacheMode, Class, Compression, Nanos, Redundancy};
+use headpond_base::{CacheMode, Class, Compression, CopyLoss, Nanos, Redundancy};
 use headpond_log::{FillPolicy, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
@@ -48,6 +48,8 @@ pub struct Config {
     pub compression_from: u8,
     /// How many members have each dirty block, in a pool of several.
     pub redundancy: Redundancy,
+    /// What a sync waits for while the copy on another host is lost.
+    pub copy_loss: CopyLoss,
     /// How many segments are filled with host writes at once, 1 or more. Read at the start only.
     pub host_segments: usize,
     /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at
@@ -102,6 +104,7 @@ impl Default for Config {
             compression: Compression::Off,
             compression_from: 50,
             redundancy: Redundancy::default(),
+            copy_loss: CopyLoss::default(),
             probe_period: None,
             host_segments: 1,
             early_blocks: FillPolicy::EARLY_BLOCKS,

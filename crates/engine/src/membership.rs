@@ -37,6 +37,8 @@ pub(crate) struct Membership {
     stage: Stage,
     /// A member of it is being emptied.
     empties: bool,
+    /// A member of it that had copies only is lost, and no other has come in its place.
+    misses_copy: bool,
     /// When the origin's side is told again, after a failure.
     tell_again_at: Option<Nanos>,
     /// Who asked for a change, and for which. Answered when it is done.
@@ -51,8 +53,8 @@ impl Membership {
         let wanted = missing.iter().fold(list.clone(), |list, member| list.without(*member));
         // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
         let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
-        let empties = has_emptied(&wanted);
-        Self { wanted, stage, empties, tell_again_at: None, asked: None, waits: false }
+        let (empties, misses_copy) = (has_emptied(&wanted), misses_copy(&wanted));
+        Self { wanted, stage, empties, misses_copy, tell_again_at: None, asked: None, waits: false }
     }
 
     /// The list that is wanted.
@@ -70,6 +72,11 @@ impl Membership {
         self.empties || matches!(self.asked(), Some(MembersChange::Shrink { .. }))
     }
 
+    /// Whether the pool had a copy on another host, and misses it.
+    pub(crate) const fn misses_copy(&self) -> bool {
+        self.misses_copy
+    }
+
     /// Whether all that is wanted counts.
     pub(crate) fn is_settled(&self) -> bool {
         self.stage == Stage::Settled
@@ -85,6 +92,7 @@ impl Membership {
     /// Another list is wanted from now on.
     pub(crate) fn want(&mut self, list: Members) {
         self.empties = has_emptied(&list);
+        self.misses_copy = misses_copy(&list);
         self.wanted = list;
         self.stage = Stage::Listing;
     }
@@ -155,6 +163,10 @@ impl Membership {
     pub(crate) fn take_asked(&mut self) -> Option<RequestId> {
         self.asked.take().map(|(request, _)| request)
     }
+}
+
+fn misses_copy(list: &Members) -> bool {
+    list.iter().any(|(_, member)| member.copies_only && member.missed)
 }
 
 fn has_emptied(list: &Members) -> bool {

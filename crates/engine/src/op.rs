@@ -104,6 +104,10 @@ pub(crate) enum Stage {
     Applied,
     /// A commit of the log.
     Syncing,
+    /// A second place for what is durable here, if it needs one: a copy, or the origin.
+    Securing,
+    /// Nothing: it has that place.
+    Secured,
     /// A sync of the origin.
     SyncingOrigin,
 }

@@ -6,7 +6,7 @@
 //!                     ^     |
 //!                wake |     | step
 //!                     |     v
-//!     an effect, bytes, the log, room, changes of the other kind, quiet
+//!     an effect, bytes, the log, room, changes of the other kind, a copy, quiet
 //! ```
 //!
 //! Invariants
@@ -36,6 +36,8 @@ pub(crate) struct Requests {
     for_log: BTreeSet<(Sequence, OpId)>,
     for_room: VecDeque<OpId>,
     for_other_kind: Vec<OpId>,
+    /// Those whose data has one place only, until a copy is there.
+    for_copy: Vec<OpId>,
     /// The request to stop, while others or background work are under way.
     for_quiet: Option<OpId>,
     /// Those that came before the engine could take any.
@@ -202,6 +204,16 @@ impl Requests {
         self.wake(id);
     }
 
+    /// A request waits until the pool has a copy on another host again.
+    pub(crate) fn wait_for_copy(&mut self, id: OpId) {
+        self.for_copy.push(id);
+    }
+
+    /// Has those stepped that waited for that.
+    pub(crate) fn copy_is_there(&mut self) {
+        self.to_be_stepped.extend(self.for_copy.drain(..));
+    }
+
     /// What a request waits for, in words.
     fn awaited(&self, id: OpId, op: &Op) -> String {
         if self.to_be_stepped.contains(&id) {
@@ -212,6 +224,8 @@ impl Requests {
             "room".to_owned()
         } else if self.for_other_kind.contains(&id) {
             "changes of the other kind on the object".to_owned()
+        } else if self.for_copy.contains(&id) {
+            "a copy on another host".to_owned()
         } else if self.for_quiet == Some(id) {
             "all others to end".to_owned()
         } else if op.parts > 0 {

@@ -3,7 +3,7 @@
 //! Every run leaves most things out and does the rest often (swarm testing, Groce et al. 2012). Rare combinations
 //! come sooner than from one even mix.
 
-use headpond_base::{CacheMode, Nanos, PoolId, Redundancy};
+use headpond_base::{CacheMode, CopyLoss, Nanos, PoolId, Redundancy};
 use headpond_engine::{
     Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy, TailSlots,
 };
@@ -556,6 +556,9 @@ impl Scenario {
             (true, false) => Redundancy::Mirror,
             (true, true) => Redundancy::Parity,
         };
+        if options.copies {
+            config.copy_loss = *Rng::for_part(seed, u64::MAX - 23).pick(&CopyLoss::ALL);
+        }
         config.probe_period = options.reuse.then_some(Nanos::SECOND);
         let disturbances = if options.parity {
             settings_change &= !keep_dirty(&mut config, &mut weights, &mut own);

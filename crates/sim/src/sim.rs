@@ -5,7 +5,7 @@ mod answers;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
+use headpond_base::{Buf, BufMut, CacheMode, CopyLoss, Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, OpenObject, Request, RequestId, Treatment};
 use headpond_format::FileIdentity;
 use headpond_timed::Rng;
@@ -536,8 +536,20 @@ impl<'a> Sim<'a> {
         Ok(more || !self.status_changes.is_empty())
     }
 
+    /// The operator does not wait for another copy: what waits for one goes on.
+    fn go_on_without_copy(&mut self) -> Result<(), String> {
+        if self.scenario.config.copy_loss != CopyLoss::Freeze || self.world.core.is_none() || self.stopping {
+            return Ok(());
+        }
+        self.scenario.config.copy_loss = CopyLoss::GoOn;
+        self.ask(Asked::Configure, Request::Configure(Box::new(self.scenario.config))).map(drop)
+    }
+
     /// Lets all requests end.
     pub(crate) fn drain(&mut self) -> Result<(), String> {
+        if !self.requests.is_empty() {
+            self.go_on_without_copy()?;
+        }
         let start = self.world.now;
         let mut steps = 0_u64;
         while !self.requests.is_empty() || !self.status_changes.is_empty() {

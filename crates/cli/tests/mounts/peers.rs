@@ -24,9 +24,14 @@ pub struct Peer {
 
 impl Peer {
     fn start(pond: &Pond, listen: &str, more: &[&OsStr]) -> Self {
-        let log = pond.at("peer.log");
+        Self::keeping(pond, "store", listen, more)
+    }
+
+    /// One that keeps its copies in a directory of this name.
+    fn keeping(pond: &Pond, store: &str, listen: &str, more: &[&OsStr]) -> Self {
+        let log = pond.at(&format!("{store}.log"));
         let mut command = headpond();
-        command.args(["peer", "serve", "--listen", listen, "--store"]).arg(pond.at("store")).args(more);
+        command.args(["peer", "serve", "--listen", listen, "--store"]).arg(pond.at(store)).args(more);
         let mut child = command.stdin(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let said = || fs::read_to_string(&log).unwrap();
         wait_until("the peer listens", || {
@@ -41,6 +46,11 @@ impl Peer {
     /// At a unix socket.
     pub fn here(pond: &Pond) -> Self {
         Self::start(pond, &format!("unix:{}", pond.at("peer").display()), &[])
+    }
+
+    /// On a third host.
+    fn on_another(pond: &Pond) -> Self {
+        Self::keeping(pond, "store3", &format!("unix:{}", pond.at("peer3").display()), &[])
     }
 
     pub fn signal(&self, signal: &str) {
@@ -103,8 +113,12 @@ fn mount(pond: &mut Pond, more: &[&str]) -> usize {
 }
 
 fn take_over(pond: &Pond, more: &[&str]) -> crate::pond::Said {
+    take_over_from(pond, "store", more)
+}
+
+fn take_over_from(pond: &Pond, store: &str, more: &[&str]) -> crate::pond::Said {
     let mut command = headpond();
-    command.arg("takeover").arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at("store"));
+    command.arg("takeover").arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at(store));
     command.arg("--background").arg("--log").arg(pond.at("log2")).args(more);
     command.stdin(Stdio::null()).output().unwrap().into()
 }
@@ -239,11 +253,12 @@ fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
         let status = pool_status(&pond);
         assert_eq!(status["state"], "DEGRADED", "{signal}");
         let action = status["actions"][0].as_str().unwrap();
-        assert!(action.contains(&peer.address) && action.contains("--peer"), "{signal}: {action}");
+        let told = [peer.address.as_str(), "--peer", "each sync waits for the origin", "again and again"];
+        assert!(told.iter().all(|what| action.contains(what)), "{signal}: {action}");
         assert!(pond.log().contains(&format!("peer {}", peer.address)), "{signal}: {}", pond.log());
         drop(peer);
         let again = Peer::here(&pond);
-        pool(&pond, "add", &["--peer".as_ref(), again.address.as_ref(), "-q".as_ref()]).ok();
+        wait_until("it has a copy again", || pool_status(&pond)["state"] == "ONLINE");
         pool(&pond, "wait", &["-q".as_ref()]).ok();
         let status = pool_status(&pond);
         assert_eq!((&status["state"], &status["exposed_bytes"]), (&"ONLINE".into(), &0.into()), "{signal}: {status}");
@@ -253,6 +268,107 @@ fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
         pond.unmount(&[]).ok();
         assert!(fs::read(pond.origin().join("file")).unwrap() == holds, "{signal}");
     }
+}
+
+/// Waits until this peer has a copy that is whole.
+fn wait_for_copy_at(pond: &Pond, peer: &Peer) {
+    wait_until("it has the copy", || {
+        let status = pool_status(pond);
+        let members = status["members"].as_array().unwrap();
+        let has = |member: &serde_json::Value| member["flash"] == peer.address.as_str() && member["state"] == "ONLINE";
+        members.iter().any(has) && status["state"] == "ONLINE"
+    });
+}
+
+#[test]
+fn the_next_peer_has_the_copy_once_the_first_is_lost_and_it_can_take_over() {
+    let mut pond = Pond::new();
+    let (first, next) = (Peer::here(&pond), Peer::on_another(&pond));
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &first.address, "--peer", &next.address]);
+    wait_for_copy_at(&pond, &first);
+    // The worker that follows knows both.
+    pond.kill_worker(daemon);
+    wait_for_copy_at(&pond, &first);
+    let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
+    let at_least = |count: u64| wait_until("it is written", || synced.load(Ordering::SeqCst) >= count);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| append(&ledger, &synced));
+        at_least(50);
+        first.signal("-KILL");
+        wait_for_copy_at(&pond, &next);
+        at_least(synced.load(Ordering::SeqCst) + 50);
+        pond.kill(daemon);
+        fs::remove_file(pond.flash()).unwrap();
+        writer.join().unwrap();
+    });
+    let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
+    let synced = synced.into_inner();
+    assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
+    take_over(&pond, &["--old-owner-is-dead"]).refused(43, &["is not all of the pool"]);
+    take_over_from(&pond, "store3", &["--old-owner-is-dead"]).ok();
+    let found = records(&pond.at("mnt2").join("ledger"));
+    assert!(found >= synced, "{found} of {synced} synced records");
+    run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+}
+
+#[test]
+fn a_peer_that_is_removed_is_not_asked_again_and_the_next_one_is() {
+    let mut pond = Pond::new();
+    let (first, next) = (Peer::here(&pond), Peer::on_another(&pond));
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &first.address, "--peer", &next.address]);
+    write_and_sync(&pond.mnt().join("file"), b"on two hosts");
+    assert_eq!(pool_status(&pond)["peers"], serde_json::json!([first.address, next.address]));
+    pool(&pond, "remove", &[first.address.as_ref(), "-q".as_ref()]).ok();
+    wait_for_copy_at(&pond, &next);
+    assert_eq!(pool_status(&pond)["peers"], serde_json::json!([next.address]));
+    pool(&pond, "remove", &[next.address.as_ref(), "-q".as_ref()]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], &status["peers"]), (&"ONLINE".into(), &serde_json::json!([])), "{status}");
+    pond.unmount(&[]).ok();
+    pond.wait(daemon);
+}
+
+#[test]
+fn without_a_copy_a_sync_waits_for_the_origin_or_for_another_copy_as_is_set() {
+    let mut pond = Pond::new();
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
+    let (file, at_origin) = (pond.mnt().join("file"), pond.origin().join("file"));
+    write_and_sync(&file, b"on two hosts");
+    let is_lost = || {
+        let status = pool_status(&pond);
+        status["members"].as_array().unwrap().iter().any(|member| member["state"] == "FAULTED")
+    };
+    peer.signal("-KILL");
+    wait_until("the copy is lost", is_lost);
+    for round in 0..20 {
+        write_and_sync(&file, &pattern(1 << 16, round));
+        assert!(fs::read(&at_origin).unwrap() == pattern(1 << 16, round), "write-through: round {round}");
+    }
+    drop(peer);
+    let peer = Peer::here(&pond);
+    wait_for_copy_at(&pond, &peer);
+    run(["set".as_ref(), pond.mnt().as_os_str(), "on-copy-loss=freeze".as_ref()]).ok();
+    peer.signal("-KILL");
+    let answered = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            write_and_sync(&pond.mnt().join("other"), b"once there are two hosts");
+            answered.store(true, Ordering::SeqCst);
+        });
+        wait_until("the copy is lost", is_lost);
+        let action = pool_status(&pond)["actions"][0].as_str().unwrap().to_owned();
+        assert!(action.contains("no sync is answered"), "{action}");
+        assert!(fs::read(&file).unwrap() == pattern(1 << 16, 19), "reads go on");
+        assert!(!answered.load(Ordering::SeqCst), "a sync was answered without a copy");
+        drop(peer);
+        let peer = Peer::here(&pond);
+        wait_for_copy_at(&pond, &peer);
+        writer.join().unwrap();
+        assert!(answered.load(Ordering::SeqCst));
+        pond.unmount(&[]).ok();
+    });
+    pond.wait(daemon);
 }
 
 /// SIGKILL for the mount that took over.
@@ -454,7 +570,7 @@ fn a_copy_counts_after_its_host_was_stopped_in_order_or_if_its_syncs_are_durable
         peer.signal(signal);
         let status = peer.child.wait().unwrap();
         assert_eq!(status.code(), (signal == "-TERM").then_some(0));
-        let log = fs::read_to_string(pond.at("peer.log")).unwrap();
+        let log = fs::read_to_string(pond.at("store.log")).unwrap();
         assert_eq!(log.contains("stopped: each copy is on disk"), signal == "-TERM", "{log}");
         // Before the owner notices, and tells the origin so.
         lose_the_mount(&mut pond, daemon);

@@ -160,8 +160,8 @@ impl<'a> FoundPool<'a> {
                 waiting.on(Step::Pool);
             }
         }
-        if let Some(peer) = plan.peer.as_ref().filter(|_| !plan.format) {
-            flash.invite(peer, &deposed)?;
+        if !plan.format {
+            flash.invite(&plan.peers, &deposed)?;
         }
         let tail = tail.map(|tail| tail.bring_to(&mut flash)).transpose()?;
         let nameless = NamelessFiles::of(nameless);
@@ -180,6 +180,9 @@ impl<'a> FoundPool<'a> {
             lease = Some(KeptLease::take(plan, tenure, &deposed, false, waiting)?);
         }
         let devices = flash.devices(&ready.recovered.superblock().members)?;
+        for peer in &plan.peers {
+            devices.name_peer(peer);
+        }
         for member in found.iter().flat_map(|marker: &Marker| &marker.members) {
             if !devices.has(MemberId(member.member)) {
                 devices.was_at(MemberId(member.member), member.flash.clone());
@@ -582,7 +585,7 @@ mod tests {
         PoolPlan {
             origin: dir.join("origin"),
             flashes: vec![dir.join("flash")],
-            peer: None,
+            peers: Vec::new(),
             lease: None,
             owner: None,
             redundancy: None,

@@ -140,8 +140,8 @@ impl Running {
             .serve(mounted.device().map_err(failed)?, pool.devices(), &service.places, plan.http_token.as_ref())
             .map_err(failed)?;
         let mut notes = opened.notes;
-        if let Some(peer) = plan.pool.peer.as_ref().filter(|_| left.is_none()) {
-            match service.begin_copies(peer) {
+        if left.is_none() {
+            match service.begin_copies(&plan.pool.peers) {
                 Ok(told) => notes.extend(told),
                 // Another host has the pool: nothing of this start may serve.
                 Err(refusal) => {

@@ -21,7 +21,7 @@ use headpond_mount::{
     connection_stands, path_of_source, source_of,
 };
 
-use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
+use crate::devices::{PoolDevice, PoolDevices};
 use crate::mounts::CheckedPlaces;
 use crate::ownership::LockKeeper;
 use crate::peers::PeerPlan;
@@ -86,8 +86,8 @@ pub(crate) struct Left {
     places: CheckedPlaces,
     http_token: Option<PathBuf>,
     session: Option<Session>,
-    /// The peer that had a member.
-    peer: Option<PeerPlan>,
+    /// The hosts that may keep a copy.
+    peers: Vec<PeerPlan>,
 }
 
 impl Succession {
@@ -116,11 +116,11 @@ impl Succession {
                 flashes.extend(file.map(File::from));
                 has
             });
-            let Places { origin, mountpoint, http_token, flashes: named, peer } = written;
+            let Places { origin, mountpoint, http_token, flashes: named, peers } = written;
             let paths = named.into_iter().map(|(_, path)| path).collect();
             let places = CheckedPlaces { origin, mountpoint, flashes: paths };
             let session = notes.get(SESSION).and_then(|text| Session::left(text));
-            Left { connection, flashes, origin_lock, places, http_token, session, peer }
+            Left { connection, flashes, origin_lock, places, http_token, session, peers }
         });
         let number = |name: &str| name.strip_prefix(NAMELESS).and_then(|number| number.parse().ok());
         let nameless = kept.into_iter().filter_map(|(name, file)| Some((number(&name)?, file))).collect();
@@ -241,7 +241,7 @@ impl Left {
         let pool = &mut asked.pool;
         pool.origin.clone_from(&self.places.origin);
         pool.flashes.clone_from(&self.places.flashes);
-        pool.peer.clone_from(&self.peer);
+        pool.peers.clone_from(&self.peers);
         (pool.size, pool.reserve) = (None, None);
         (pool.mode, pool.config, pool.redundancy) = (None, None, None);
         (pool.format, pool.discard_dirty) = (false, false);
@@ -291,7 +291,7 @@ pub fn shared_layout() -> String {
 }
 
 /// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 4;
+const LAYOUT: u32 = 5;
 
 /// The places of a mount, as workers leave them to each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -301,8 +301,8 @@ struct Places {
     http_token: Option<PathBuf>,
     /// The flashes, by the numbers of their members.
     flashes: Vec<(MemberId, PathBuf)>,
-    /// The peer that has a member, too.
-    peer: Option<PeerPlan>,
+    /// The hosts that may keep a copy.
+    peers: Vec<PeerPlan>,
 }
 
 fn flash_name(member: MemberId) -> String {
@@ -311,30 +311,30 @@ fn flash_name(member: MemberId) -> String {
 
 /// The places as text: a line each, in which no byte is special.
 fn written(places: &Places) -> String {
-    let Places { origin, mountpoint, http_token, flashes, peer } = places;
+    let Places { origin, mountpoint, http_token, flashes, peers } = places;
     let paths = [Some(origin), Some(mountpoint), http_token.as_ref()];
     let paths = paths.map(|path| path.map_or_else(String::new, |path| source_of(path)));
     let flashes = flashes.iter().map(|(member, path)| format!("{} {}", member.0, source_of(path)));
     // As JSON, which has no newline unless it is asked for one.
-    let peer = peer.iter().filter_map(|peer| Some(format!("{PEER}{}", serde_json::to_string(peer).ok()?)));
-    paths.into_iter().chain(flashes).chain(peer).collect::<Vec<_>>().join("\n")
+    let peers = peers.iter().filter_map(|peer| Some(format!("{PEER}{}", serde_json::to_string(peer).ok()?)));
+    paths.into_iter().chain(flashes).chain(peers).collect::<Vec<_>>().join("\n")
 }
 
 fn read(text: &str) -> Option<Places> {
     let mut lines = text.split('\n');
     let mut path = || lines.next().map(|line| path_of_source(line.as_bytes()));
     let (origin, mountpoint, http_token) = (path()?, path()?, path()?);
-    let (mut flashes, mut peer) = (Vec::new(), None);
+    let (mut flashes, mut peers) = (Vec::new(), Vec::new());
     for line in lines {
         if let Some(text) = line.strip_prefix(PEER) {
-            peer = Some(serde_json::from_str(text).ok()?);
+            peers.push(serde_json::from_str(text).ok()?);
         } else {
             let (member, path) = line.split_once(' ')?;
             flashes.push((MemberId(member.parse().ok()?), path_of_source(path.as_bytes())));
         }
     }
     let http_token = Some(http_token).filter(|path| !path.as_os_str().is_empty());
-    Some(Places { origin, mountpoint, http_token, flashes, peer })
+    Some(Places { origin, mountpoint, http_token, flashes, peers })
 }
 
 /// The way to those who come after.
@@ -373,7 +373,7 @@ impl Heirs {
                 tie.keep(&flash_name(device.member), file.as_fd())?;
             }
         }
-        self.note(devices)?;
+        self.note_places(devices)?;
         // One that the last worker was about to take in, or to let go.
         for member in self.kept.iter().filter(|member| !devices.has(**member)) {
             tie.release(&flash_name(*member))?;
@@ -390,19 +390,15 @@ impl Heirs {
         }))
     }
 
-    fn note(&self, devices: &PoolDevices) -> std::io::Result<()> {
+    fn note_places(&self, devices: &PoolDevices) -> std::io::Result<()> {
         let (Some(tie), Some((origin, mountpoint, http_token))) = (&self.tie, self.places.get()) else {
             return Ok(());
         };
-        let (mut flashes, mut peer) = (Vec::new(), None);
-        for device in devices.all() {
-            match device.file {
-                DeviceFile::Here(_) => flashes.push((device.member, device.path)),
-                DeviceFile::Far(_, plan) => peer = Some(plan),
-            }
-        }
+        let here = devices.all().into_iter().filter(|device| device.file.here().is_some());
+        let flashes = here.map(|device| (device.member, device.path)).collect();
+        let peers = devices.peers();
         let (origin, mountpoint) = (origin.clone(), mountpoint.clone());
-        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes, peer }))
+        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes, peers }))
     }
 
     /// Whether a program with this layout can go on.
@@ -436,17 +432,21 @@ impl Heirs {
 }
 
 impl DeviceKeeper for Heirs {
+    fn note(&self, devices: &PoolDevices) -> std::io::Result<()> {
+        self.note_places(devices)
+    }
+
     fn keep(&self, device: &PoolDevice, devices: &PoolDevices) -> std::io::Result<()> {
         let Some(tie) = &self.tie else { return Ok(()) };
         if let Some(file) = device.file.here() {
             tie.keep(&flash_name(device.member), file.as_fd())?;
         }
-        self.note(devices)
+        self.note_places(devices)
     }
 
     fn let_go(&self, member: MemberId, devices: &PoolDevices) -> std::io::Result<()> {
         let Some(tie) = &self.tie else { return Ok(()) };
-        self.note(devices)?;
+        self.note_places(devices)?;
         tie.release(&flash_name(member))
     }
 }
@@ -464,8 +464,9 @@ mod tests {
             ] {
                 let (origin, mountpoint) = ("/slow/a\nb".into(), "/mnt/%41 x".into());
                 let address = "unix:/run/a\nb".to_owned();
-                let peer = http_token.clone().map(|dir| PeerPlan { address, certificates: Some(dir), durable: true });
-                let places = Places { origin, mountpoint, http_token: http_token.clone(), flashes, peer };
+                let plan = |dir| PeerPlan { address: address.clone(), certificates: Some(dir), durable: true };
+                let peers = http_token.clone().into_iter().flat_map(|dir| [plan(dir.clone()), plan(dir)]).collect();
+                let places = Places { origin, mountpoint, http_token: http_token.clone(), flashes, peers };
                 assert_eq!(read(&written(&places)), Some(places));
             }
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use headpond_base::{Buf, Errno, MemberId};
 use headpond_device::{Backend, Fill, Reactor, TrimPolicy, start_reactor};
 use headpond_engine::{Device, FlashRead, Mutation, Present, RecoverError, Recovered, recover_members};
-use headpond_format::{MemberState, Members, Superblock};
+use headpond_format::{Member, MemberState, Members, Superblock};
 use headpond_shard::FlashReader;
 
 use super::flash::{FlashContent, HeldFlash, refusal};
@@ -35,8 +35,6 @@ pub(crate) struct HeldFlashes {
     inherited: bool,
     /// Where signs of life are counted.
     beat: Option<&'static AtomicU64>,
-    /// The peer that has one of them.
-    peer: Option<PeerPlan>,
 }
 
 /// Reads for recovery. Each is a sign of life.
@@ -132,27 +130,36 @@ impl HeldFlashes {
         known.max_by_key(|superblock| (superblock.epoch, superblock.counter))
     }
 
-    /// Connects with the peer that has a copy of the pool, if the pool has one at a peer. A peer that cannot be had is
-    /// as good as a missing device.
+    /// Connects with that of these peers that has a copy of the pool, if the pool has one at a peer. If none can be had,
+    /// that is as good as a missing device. Each is asked, as each may know that another host has the pool.
     ///
     /// # Errors
-    /// If the peer says that another host has the pool.
-    pub(crate) fn invite(&mut self, peer: &PeerPlan, deposed: &Deposed) -> Result<(), Refusal> {
+    /// If one says so.
+    pub(crate) fn invite(&mut self, peers: &[PeerPlan], deposed: &Deposed) -> Result<(), Refusal> {
         let Some(newest) = self.newest() else { return Ok(()) };
-        match peer.find(Asking::with(&newest), deposed) {
-            Err(PeerTrouble::Deposed(refusal)) => return Err(refusal),
-            // Who is no member is asked whose the pool is, and for nothing else.
-            _ if !newest.members.iter().any(|(_, row)| row.copies_only && row.state != MemberState::Gone) => {}
-            Ok(flash) => {
-                self.held.push(HeldFlash::of_peer(flash, false));
-                self.members = vec![None; self.held.len()];
-                self.peer = Some(peer.clone());
-            }
-            Err(PeerTrouble::NotKept) => {
-                self.absent
-                    .push((peer.path().to_owned(), "keeps nothing of this pool that counts any more".to_owned()));
-            }
-            Err(PeerTrouble::Away(why)) => self.absent.push((peer.path().to_owned(), why)),
+        let mut absent = Vec::new();
+        let mut found = None;
+        for peer in peers {
+            let why = match peer.find(Asking::with(&newest), deposed) {
+                Err(PeerTrouble::Deposed(refusal)) => return Err(refusal),
+                Ok(flash) => {
+                    let flash = HeldFlash::of_peer(flash, false);
+                    if is_copy(&newest.members, &flash) {
+                        found = Some(flash);
+                        continue;
+                    }
+                    "has no copy that counts any more".to_owned()
+                }
+                Err(PeerTrouble::NotKept) => "keeps nothing of this pool that counts any more".to_owned(),
+                Err(PeerTrouble::Away(why)) => why,
+            };
+            absent.push((peer.path().to_owned(), why));
+        }
+        if let Some(flash) = found {
+            self.held.push(flash);
+            self.members = vec![None; self.held.len()];
+        } else if newest.members.iter().any(|(_, row)| row.copies_only && row.state != MemberState::Gone) {
+            self.absent.extend(absent);
         }
         Ok(())
     }
@@ -164,7 +171,7 @@ impl HeldFlashes {
 
     fn of(held: Vec<HeldFlash>, absent: Vec<(PathBuf, String)>) -> Self {
         let members = if held.len() == 1 { vec![Some(MemberId(0))] } else { vec![None; held.len()] };
-        Self { held, members, absent, inherited: false, beat: None, peer: None }
+        Self { held, members, absent, inherited: false, beat: None }
     }
 
     /// The flash that stands for all in a message: the first.
@@ -463,8 +470,8 @@ impl HeldFlashes {
         let devices = PoolDevices::default();
         for (member, flash) in self.members() {
             let path = flash.path().to_owned();
-            let file = DeviceFile::of(flash.opened(), self.peer.as_ref())
-                .map_err(|error| Refusal::from_io("open once more", &path, error))?;
+            let file =
+                DeviceFile::of(flash.opened()).map_err(|error| Refusal::from_io("open once more", &path, error))?;
             let bytes = list.get(member).map_or(0, |row| row.bytes);
             devices.join(PoolDevice { member, path, bytes, whole_bytes: flash.bytes(), file });
         }
@@ -521,6 +528,14 @@ const USED_APART: &str = "Nothing was written. To see which has the newest files
 
 const MISSING: &str = "Nothing was written. Attach that device, and mount with a --flash for each. To drop everything in the pool and make a \
                        new one: --format --discard-dirty";
+
+/// Whether it is the member for copies that this list has.
+fn is_copy(list: &Members, flash: &HeldFlash) -> bool {
+    let Ok(FlashContent::Pool(there)) = flash.recognise() else { return false };
+    let is_in_use = |row: &&Member| row.copies_only && row.state != MemberState::Gone;
+    let name = |list: &Members| list.get(there.member).filter(is_in_use).map(|row| row.name);
+    name(list).is_some() && name(list) == name(&there.members)
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK_U64, CacheMode};
@@ -16,6 +16,7 @@ use headpond_mount::{Insight, Standstill, WholeFile, WholeWrites};
 use headpond_shard::{Gate, Handle};
 
 use super::Status;
+use super::copy_search::CopySearch;
 use super::faults::MemberFaults;
 use super::frozen::Freeze;
 use super::members::PoolMembers;
@@ -94,6 +95,7 @@ pub(crate) struct Service {
     pub(crate) standstill: Arc<Standstill>,
     pub(crate) freeze: Freeze,
     pub(crate) recordings: Recordings,
+    copy_search: Arc<Mutex<CopySearch>>,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -131,6 +133,7 @@ impl Service {
             standstill: Arc::default(),
             freeze: Freeze::default(),
             recordings: Recordings::default(),
+            copy_search: Arc::default(),
             now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
             holder: 0,
             lives: 0,
@@ -276,6 +279,10 @@ impl Service {
         );
     }
 
+    pub(super) fn copy_search(&self) -> MutexGuard<'_, CopySearch> {
+        self.copy_search.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn nested_origins(&self) -> Vec<PathBuf> {
         self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
     }
@@ -300,6 +307,7 @@ impl Service {
     fn look(&self) -> Stats {
         let shard = self.handle.stats();
         self.members.look(&shard);
+        self.look_for_copy(&shard);
         self.members.events().look(self.is_mirrored(&shard));
         let engine = shard.engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
@@ -423,7 +431,7 @@ impl Service {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
     }
 
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 

@@ -39,6 +39,9 @@ pub(crate) trait DeviceKeeper: Send + Sync {
     /// Keeps one more. `devices` are all that there are now.
     fn keep(&self, device: &PoolDevice, devices: &PoolDevices) -> std::io::Result<()>;
 
+    /// Keeps the names of those that there are now, and of peers.
+    fn note(&self, devices: &PoolDevices) -> std::io::Result<()>;
+
     /// Lets go of one. `devices` are those that are left.
     fn let_go(&self, member: MemberId, devices: &PoolDevices) -> std::io::Result<()>;
 }
@@ -245,6 +248,11 @@ impl PoolMembers {
         }
     }
 
+    /// A peer has said that another host has the pool.
+    pub(crate) fn is_deposed(&self, refusal: &Refusal) {
+        self.deposed.say(refusal.to_string());
+    }
+
     /// The lease of this use: `held`, `waiting` or empty.
     pub(crate) fn lease(&self) -> &'static str {
         let term = self.deposed.term();
@@ -387,7 +395,7 @@ impl PoolMembers {
     ) -> Result<(), String> {
         let path = flash.path().to_owned();
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
-        let file = DeviceFile::of(flash.opened(), peer).map_err(|error| failed("cannot open it once more", &error))?;
+        let file = DeviceFile::of(flash.opened()).map_err(|error| failed("cannot open it once more", &error))?;
         let known = self.handle.stats().members;
         let Some(member) = self.next_number(&known, instead_of) else {
             return Err(format!(
@@ -407,6 +415,7 @@ impl PoolMembers {
         self.handle.add_disk(member, opened).map_err(|errno| failed("cannot drive it", &errno))?;
         let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, whole_bytes, file };
         self.devices.join(device.clone());
+        let newly_named = peer.filter(|peer| self.devices.name_peer(peer));
         // A worker that takes over must find it before anything lies on it.
         let kept = self.keeper.keep(&device, &self.devices).map_err(|error| error.to_string());
         let taken = kept.and_then(|()| {
@@ -432,6 +441,9 @@ impl PoolMembers {
                 if joined {
                     flash.settle();
                 } else {
+                    if let Some(peer) = newly_named {
+                        self.devices.forget_peer(peer.path());
+                    }
                     self.let_go(member);
                 }
                 Err(failed("the pool does not take it", &why))
@@ -468,6 +480,7 @@ impl PoolMembers {
     pub(crate) fn remove(&self, member: MemberId) -> Result<(), Errno> {
         let shown = self.devices.path_of(member);
         let leaving = || self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.devices.forget_peer(&shown);
         leaving().insert(member);
         self.events.removes(member);
         match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
@@ -532,7 +545,11 @@ impl PoolMembers {
     ///
     /// # Errors
     /// Why the list stays as it is.
-    pub(crate) fn forget(&self, member: MemberId) -> Result<(), Errno> {
+    pub(crate) fn forget_missed(&self, member: MemberId, path: &Path) -> Result<(), Errno> {
+        self.devices.forget_peer(path);
+        if let Err(error) = self.keeper.note(&self.devices) {
+            log_line(format_args!("the holder does not know that {} is not wanted: {error}", path.display()));
+        }
         match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {
             Reply::Failed(errno) => Err(errno),
             _ => {

@@ -6,6 +6,8 @@
 
 mod client;
 mod commands;
+mod copies;
+mod copy_search;
 mod device_events;
 mod faults;
 mod flushes;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headpond_base::{BLOCK_U64, Errno, MemberId, Redundancy};
+use headpond_base::{BLOCK_U64, CopyLoss, Errno, MemberId, Redundancy};
 use headpond_format::{Member, MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
@@ -31,7 +31,7 @@ use crate::wording::clock::utc;
 pub(crate) const POOL: &str = "pool";
 
 /// A change that can be made, with all that it needs.
-enum Planned {
+pub(super) enum Planned {
     Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
     AddPeer { peer: PeerPlan, size: Option<Size> },
     Remove { member: MemberId, flash: PathBuf },
@@ -44,7 +44,7 @@ enum Planned {
 }
 
 impl Planned {
-    fn what(&self) -> String {
+    pub(super) fn what(&self) -> String {
         match self {
             Self::Add { flash, .. } => format!("adding {}", flash.display()),
             Self::AddPeer { peer, .. } => format!("making a copy at {}", peer.address),
@@ -128,6 +128,7 @@ impl Service {
             change: self.change_shown(&seen),
             scrub,
             members: seen.iter().map(|member| self.member_shown(member)).collect(),
+            peers: self.members.devices().peers().into_iter().map(|peer| peer.address).collect(),
         }
     }
 
@@ -191,9 +192,7 @@ impl Service {
             };
             let since = since(member);
             actions.push(if member.shown.copies_only {
-                format!(
-                    "{which} is lost{since}, and dirty data has no copy on another host. To have one again: headpond pool add {mnt} --peer {which}"
-                )
+                self.lacks_copy(&format!("{which} is lost{since}"))
             } else {
                 format!(
                     "{which} is lost{since}, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH. To do without: headpond pool remove {mnt} {}",
@@ -239,6 +238,28 @@ impl Service {
             ));
         }
         actions
+    }
+
+    /// What to do about a lost copy.
+    fn lacks_copy(&self, lost: &str) -> String {
+        let mnt = self.mountpoint();
+        let mnt = mnt.display();
+        let peers = self.members.devices().peers();
+        let meanwhile = match self.settings().config().copy_loss {
+            CopyLoss::WriteThrough => "Meanwhile each sync waits for the origin",
+            CopyLoss::GoOn => "Meanwhile syncs wait for the flash here alone",
+            CopyLoss::Freeze => "Meanwhile no sync is answered",
+        };
+        if peers.is_empty() {
+            return format!(
+                "{lost}, and dirty data has no copy on another host. {meanwhile}. To have one: headpond pool add {mnt} --peer HOST:PORT"
+            );
+        }
+        let peers: Vec<&str> = peers.iter().map(|peer| peer.address.as_str()).collect();
+        format!(
+            "{lost}, and dirty data has no copy on another host. {meanwhile}. headpond asks {} again and again. To name another one: headpond pool add {mnt} --peer HOST:PORT",
+            peers.join(", ")
+        )
     }
 
     /// The change under way, or the last one.
@@ -421,6 +442,12 @@ impl Service {
             Err(refusal) => return client.refuse(&refusal),
         };
         client.answer(&Answer::Started { id });
+        self.finish_change(id, planned, opened);
+    }
+
+    /// Carries out a change that has begun. Returns whether it was made.
+    pub(super) fn finish_change(&self, id: u64, planned: Planned, opened: Option<(HeldFlash, Member)>) -> bool {
+        let members = &self.members;
         let (kind, done) = planned.done();
         let end = match self.make_change(planned, opened) {
             Ok(()) => {
@@ -440,58 +467,9 @@ impl Service {
             }
         });
         self.configure();
+        let made = end == OperationProgress::Done;
         self.operations.finish(id, end);
-    }
-
-    fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
-        if self.settings().config().redundancy == Redundancy::None {
-            let why = "the pool has redundancy=none, so nothing would be copied. Set redundancy=mirror first";
-            return Err(Refusal::Usage(why.to_owned()));
-        }
-        self.members.open_at_peer(peer, size)
-    }
-
-    /// Has a peer keep a copy, as a part of the start. Notes for the operator, if it does not.
-    pub(crate) fn begin_copies(&self, peer: &PeerPlan) -> Result<Vec<String>, Refusal> {
-        let members = &self.members;
-        if members.devices().has_far() {
-            return Ok(Vec::new());
-        }
-        let lacks = |why: &dyn std::fmt::Display| {
-            let mnt = self.mountpoint();
-            format!(
-                "DEGRADED: there is no copy at {}: {why}. To have one once that is mended: headpond pool add {} --peer {}",
-                peer.address,
-                mnt.display(),
-                peer.address
-            )
-        };
-        let (flash, row) = match self.open_at_peer(peer, None) {
-            Ok(opened) => opened,
-            Err(refusal @ Refusal::Pool { .. }) => return Err(refusal),
-            Err(refusal) => return Ok(vec![lacks(&refusal)]),
-        };
-        if let Err(why) = members.add(flash, row, Some(peer), None) {
-            return Ok(vec![lacks(&why)]);
-        }
-        self.keep_aside(|kept| {
-            if let Err(error) = kept {
-                log_line(format_args!("cannot write the settings to the pool: {error}"));
-            }
-        });
-        self.configure();
-        // What is written from now on has its copy. A start on the copy alone needs a checkpoint that says so.
-        for _ in 0..TRIES {
-            if exposed_blocks(&self.handle.stats()) == 0 {
-                return Ok(Vec::new());
-            }
-            std::thread::sleep(AGAIN);
-        }
-        let mnt = self.mountpoint();
-        Ok(vec![format!(
-            "what was dirty is still being copied to the peer. To wait: headpond pool wait {}",
-            mnt.display()
-        )])
+        made
     }
 
     fn make_change(&self, planned: Planned, opened: Option<(HeldFlash, Member)>) -> Result<(), Stopped> {
@@ -509,7 +487,9 @@ impl Service {
             Planned::Replace { old: Some(old), was, .. } if members.counts(old) => remove(members, old, &was),
             // One that failed is out already.
             Planned::Replace { .. } | Planned::Online { .. } | Planned::Add { .. } | Planned::AddPeer { .. } => Ok(()),
-            Planned::Forget { member, flash } => members.forget(member).map_err(|errno| stopped(&flash, errno)),
+            Planned::Forget { member, flash } => {
+                members.forget_missed(member, &flash).map_err(|errno| stopped(&flash, errno))
+            }
             Planned::Remove { member, flash } => remove(members, member, &flash),
             Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
@@ -613,10 +593,10 @@ fn since(member: &SeenMember) -> String {
 }
 
 /// How long a change waits before it asks again whether the one before is over.
-const AGAIN: Duration = Duration::from_millis(100);
+pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
 /// How often it asks. A list that cannot be noted beside the origin holds the next change up.
-const TRIES: u32 = 600;
+pub(super) const TRIES: u32 = 600;
 
 const fn state_in_a_word(failed: bool, degraded: bool) -> &'static str {
     match (failed, degraded) {

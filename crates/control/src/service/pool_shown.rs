@@ -99,6 +99,8 @@ pub struct PoolShown {
     pub exposed_bytes: u64,
     /// Each device.
     pub members: Vec<PoolMemberShown>,
+    /// The hosts that may keep a copy, in the order in which they are tried. One has it at a time.
+    pub peers: Vec<String>,
     /// The change that is under way, or the last one.
     pub change: Option<PoolChangeShown>,
     /// The scrub that goes on, or the last one of this use.
@@ -202,6 +204,9 @@ impl fmt::Display for PoolShown {
                     "{exposed} of dirty data have one copy; headpond makes a second, or writes them to the origin"
                 ),
             )?;
+        }
+        if !self.peers.is_empty() {
+            row("peers", &format!("{}; one of them has a copy at a time", self.peers.join(", ")))?;
         }
         if let Some(change) = &self.change {
             row("change", &change.to_string())?;

@@ -22,8 +22,8 @@ pub struct PoolPlan {
     pub origin: PathBuf,
     /// The files or devices of the pool.
     pub flashes: Vec<PathBuf>,
-    /// The host that keeps a copy of what is dirty.
-    pub peer: Option<PeerPlan>,
+    /// The hosts that may keep a copy of what is dirty, in the order in which they are tried. One has it at a time.
+    pub peers: Vec<PeerPlan>,
     /// The registry that says who owns the pool.
     pub lease: Option<LeasePlan>,
     /// The owner's number that this host has from now on: it takes the pool over.
@@ -103,10 +103,10 @@ impl MountPlan {
         for path in places {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
-        let certificates = self.pool.peer.as_mut().and_then(|peer| peer.certificates.as_mut());
         let registry = self.pool.lease.as_mut().and_then(|lease| lease.certificates.as_mut());
-        let others = [self.pool.config.as_mut(), self.http_token.as_mut(), certificates, registry];
-        for path in others.into_iter().flatten() {
+        let certificates = self.pool.peers.iter_mut().filter_map(|peer| peer.certificates.as_mut());
+        let others = [self.pool.config.as_mut(), self.http_token.as_mut(), registry];
+        for path in others.into_iter().flatten().chain(certificates) {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         Ok(self)

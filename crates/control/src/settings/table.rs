@@ -3,7 +3,7 @@
 //!
 //! A new setting is one more entry here. A released name keeps its meaning.
 
-use headpond_base::{CacheMode, Nanos};
+use headpond_base::{CacheMode, CopyLoss, Nanos};
 use headpond_engine::{Admission, Compression, Config, FlashWriteLimit, Policy};
 
 use super::kind::{OFF, ValueKind};
@@ -49,6 +49,7 @@ const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 const COMPRESSIONS: &[&str] =
     &["off", "lz4", "zstd", "zstd:1", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8", "zstd:9"];
 const REDUNDANCIES: &[&str] = &["none", "mirror", "parity"];
+const COPY_LOSSES: &[&str] = &["write-through", "go-on", "freeze"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
 const SECOND: u64 = Nanos::SECOND.0;
 const DAY: u64 = 86_400 * SECOND;
@@ -232,6 +233,21 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "on-copy-loss",
+        meaning: "What a sync waits for while the copy on another host is lost, until another host has one.",
+        effect: "write-through: the origin has the file's data, too. The loss of this host still takes nothing that was \
+                 synced, and syncs are as slow as the origin. If the origin fails as well, the flash here is enough. \
+                 go-on: the flash here is enough; syncs stay fast, and the loss of this host loses what the origin has not. \
+                 freeze: another copy. Until then no sync is answered, so a database stands still at its next commit. \
+                 headpond looks for another copy by itself with each of them.",
+        kind: ValueKind::Choice(COPY_LOSSES),
+        default: 0,
+        apply: |config, value| {
+            let choice = usize::try_from(value).ok().and_then(|index| CopyLoss::ALL.get(index));
+            config.copy_loss = choice.copied().unwrap_or_default();
+        },
+    },
+    Setting {
         name: SHUTDOWN_FLUSH,
         meaning: "How long SIGTERM, as a host sends it when it shuts down, lets headpond write dirty data to the origin.",
         effect: "Longer: the origin is more likely to be complete after a shutdown. Shorter, or off: the host goes down \
@@ -309,6 +325,11 @@ mod tests {
     #[test]
     fn redundancies_have_the_names_that_they_have_everywhere() {
         assert_eq!(REDUNDANCIES, headpond_base::Redundancy::ALL.map(headpond_base::Redundancy::name));
+    }
+
+    #[test]
+    fn copy_losses_have_the_names_that_they_have_everywhere() {
+        assert_eq!(COPY_LOSSES, CopyLoss::ALL.map(CopyLoss::name));
     }
 
     #[test]

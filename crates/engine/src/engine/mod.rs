@@ -398,6 +398,7 @@ impl Engine {
                 self.pump_laggard();
                 self.pump_probes();
                 self.pump_members();
+                self.wake_secured();
                 self.pump_checkpoint();
                 self.accept();
                 self.wake_stop();
@@ -454,17 +455,13 @@ impl Engine {
             StepResult::Wait => self.requests.put_back(id, op),
             StepResult::Finish(reply) => {
                 self.reserve_over(&mut op);
-                self.finish(id, &op, reply);
+                self.finish(id, &mut op, reply);
             }
         }
     }
 
-    fn finish(&mut self, id: OpId, op: &Op, reply: Reply) {
-        if op.locked.is_some()
-            && let Some(object) = self.store.get_mut(op.object)
-        {
-            object.locks.give(id).into_iter().for_each(|next| self.requests.wake(next));
-        }
+    fn finish(&mut self, id: OpId, op: &mut Op, reply: Reply) {
+        self.unlock(id, op);
         if let Some(object) = self.store.get_mut(op.object) {
             object.active -= 1;
             object.alternation.over(id);
@@ -481,6 +478,15 @@ impl Engine {
     pub(crate) fn lock(&mut self, id: OpId, op: &mut Op, span: Span, exclusive: bool) -> bool {
         op.locked = Some(span);
         self.store.known(op.object).locks.take(id, span, exclusive)
+    }
+
+    /// Gives back the lock of a request, if it has one.
+    fn unlock(&mut self, id: OpId, op: &mut Op) {
+        if op.locked.take().is_some()
+            && let Some(object) = self.store.get_mut(op.object)
+        {
+            object.locks.give(id).into_iter().for_each(|next| self.requests.wake(next));
+        }
     }
 
     /// Asks for an effect, and for what.

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, MemberId, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
-    Config, Device, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Present, Reply, Request, RequestId, Room,
-    Served, Space, Ticket, Treatment, Verdict, format_members, format_pool, recover, recover_members,
+    Config, Device, Effect, Engine, FlashRead, Handling, MembersChange, OpenFile, Outcome, Present, Reply, Request,
+    RequestId, Room, Served, Space, Ticket, Treatment, Verdict, format_members, format_pool, recover, recover_members,
 };
-use headpond_format::{Geometry, MemberName, Members, Stamp};
+use headpond_format::{Geometry, Member, MemberName, Members, Stamp};
 
 pub struct Memory(pub Vec<u8>);
 
@@ -30,6 +30,8 @@ pub struct World {
     pub members: Vec<MemberId>,
     /// A member that fails all reads.
     pub refuses_reads: Option<MemberId>,
+    /// A member that fails all writes.
+    pub refuses_writes: Option<MemberId>,
     pub files: BTreeMap<ObjectId, Vec<u8>>,
     /// How long those are of which only the front is in `files`: a hole behind it.
     pub sparse: BTreeMap<ObjectId, u64>,
@@ -172,6 +174,7 @@ impl World {
             others,
             members,
             refuses_reads: None,
+            refuses_writes: None,
             files: BTreeMap::new(),
             sparse: BTreeMap::new(),
             stamps: BTreeMap::new(),
@@ -235,6 +238,18 @@ impl World {
         objects.iter().map(|object| recovered.reconcile(object.object, Some(&file.clone().into()))).collect()
     }
 
+    /// A device that keeps the copy on another host joins the pool, as this member.
+    pub fn join_copy(&mut self, member: MemberId) {
+        self.others.push(Memory(vec![0; POOL as usize]));
+        self.members.push(member);
+        let geometry = geometry();
+        let slots = ((POOL - geometry.segments_start) / geometry.segment_bytes as u64) as u32;
+        let name = MemberName([10 + member.0 as u8; 16]);
+        let row = Member { copies_only: true, ..Member::in_use(name, slots, POOL, geometry.segments_start) };
+        let added = self.ask(Request::ChangeMembers(MembersChange::Add { member, row, instead_of: None }));
+        assert!(matches!(added, Reply::Done), "{added:?}");
+    }
+
     pub fn run(&mut self) {
         loop {
             let mut effects = Vec::new();
@@ -263,6 +278,9 @@ impl World {
             }
             Effect::FlashRead { ticket, at, len } => {
                 (ticket, Outcome::Bytes(self.device(at.member).read(at.offset, len as usize).unwrap()))
+            }
+            Effect::FlashWrite { ticket, at, .. } if self.refuses_writes == Some(at.member) => {
+                (ticket, Outcome::Failed(Errno::NODEV))
             }
             Effect::FlashWrite { ticket, .. } if self.broken => (ticket, Outcome::Failed(Errno::IO)),
             Effect::PoolFailed { ticket } if self.broken && !self.notes => (ticket, Outcome::Failed(Errno::IO)),

@@ -188,6 +188,12 @@ impl Engine {
             if !self.store.takes_writes() && !self.wait_durable(id) {
                 return StepResult::Finish(Reply::Failed(Errno::IO));
             }
+            op.stage = Stage::Securing;
+        }
+        if matches!(op.stage, Stage::Securing | Stage::Secured) {
+            if !self.is_secured(id, op) {
+                return StepResult::Wait;
+            }
             op.stage = Stage::SyncingOrigin;
             // Data that is durable is lost with a name that is not: the first such write does for the name what the
             // first sync does. The kernel sends no sync after a write that says by itself that it is to be durable.

@@ -6,6 +6,7 @@ mod flush;
 mod namespace;
 mod read;
 pub(crate) mod reserve;
+mod secure;
 mod seek;
 mod set_mode;
 pub(crate) mod status;

@@ -27,6 +27,12 @@ impl Engine {
             if let Some(errno) = self.unsafe_data(op.object) {
                 return StepResult::Finish(Reply::Failed(errno));
             }
+            op.stage = Stage::Securing;
+        }
+        if matches!(op.stage, Stage::Securing | Stage::Secured) {
+            if !self.is_secured(id, op) {
+                return StepResult::Wait;
+            }
             op.stage = Stage::SyncingOrigin;
             if self.sync_origin(id, op, op.object) {
                 return StepResult::Wait;
@@ -51,6 +57,12 @@ impl Engine {
             }
         }
         if op.stage == Stage::Syncing {
+            op.stage = Stage::Securing;
+        }
+        if matches!(op.stage, Stage::Securing | Stage::Secured) {
+            if !self.is_secured(id, op) {
+                return StepResult::Wait;
+            }
             op.stage = Stage::SyncingOrigin;
             let lost = self.store.objects().keys().find_map(|object| self.unsafe_data(*object));
             if let Some(errno) = lost {

@@ -1,0 +1,47 @@
+//! What happens while the copy on another host is lost.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a sync waits for while the pool misses its copy on another host. Once another copy is there, it has all that is
+/// dirty, and syncs are as before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum CopyLoss {
+    /// The origin has the data of the file, too. So the loss of this host takes nothing that was synced.
+    #[default]
+    WriteThrough,
+    /// The flash here, alone.
+    GoOn,
+    /// Another copy. Until then no sync is answered.
+    Freeze,
+}
+
+impl CopyLoss {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Self::WriteThrough, Self::GoOn, Self::Freeze];
+
+    /// The name on the command line and in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WriteThrough => "write-through",
+            Self::GoOn => "go-on",
+            Self::Freeze => "freeze",
+        }
+    }
+}
+
+impl fmt::Display for CopyLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for CopyLoss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|choice| choice.name() == text);
+        known.ok_or_else(|| format!("unknown choice '{text}': one of write-through, go-on, freeze"))
+    }
+}

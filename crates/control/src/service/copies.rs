@@ -1,0 +1,153 @@
+//! The copy on another host: made at the start, and made again elsewhere when it is lost.
+//!
+//! Invariants
+//! - One of the named peers has a copy, or one is looked for, until no peer is named any more: one after the other, the
+//!   one that was lost last. Tries come further and further apart.
+//! - What a sync waits for meanwhile is the engine's matter (`on-copy-loss`). Nothing here answers one.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use headpond_base::Redundancy;
+use headpond_format::{Member, MemberState};
+use headpond_shard::ShardStats;
+
+use super::commands::{Phase, Service};
+use super::pool::{AGAIN, POOL, Planned, TRIES};
+use crate::numbers::exposed_blocks;
+use crate::peers::PeerPlan;
+use crate::pool::HeldFlash;
+use crate::process::log::log_line;
+use crate::refusal::{ExitStatus, Refusal};
+use crate::wording::Size;
+
+impl Service {
+    /// Has one of these peers keep a copy, as a part of the start. Notes for the operator, if none does.
+    ///
+    /// # Errors
+    /// If one says that another host has the pool.
+    pub(crate) fn begin_copies(&self, peers: &[PeerPlan]) -> Result<Vec<String>, Refusal> {
+        if peers.is_empty() || self.members.devices().has_far() {
+            return Ok(Vec::new());
+        }
+        let mut notes = Vec::new();
+        for peer in peers {
+            let why = match self.open_at_peer(peer, None) {
+                Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),
+                Err(refusal) => refusal.to_string(),
+                Ok((flash, row)) => match self.members.add(flash, row, Some(peer), None) {
+                    Ok(()) => return Ok(self.first_copy().into_iter().collect()),
+                    Err(why) => why,
+                },
+            };
+            notes
+                .push(format!("DEGRADED: there is no copy at {}: {why}. headpond tries again by itself", peer.address));
+        }
+        Ok(notes)
+    }
+
+    /// A peer has joined as a part of the start. A note, if the copy is not complete soon.
+    fn first_copy(&self) -> Option<String> {
+        self.keep_aside(|kept| {
+            if let Err(error) = kept {
+                log_line(format_args!("cannot write the settings to the pool: {error}"));
+            }
+        });
+        self.configure();
+        // What is written from now on has its copy. A start on the copy alone needs a checkpoint that says so.
+        for _ in 0..TRIES {
+            if exposed_blocks(&self.handle.stats()) == 0 {
+                return None;
+            }
+            std::thread::sleep(AGAIN);
+        }
+        let mnt = self.mountpoint();
+        Some(format!("what was dirty is still being copied to the peer. To wait: headpond pool wait {}", mnt.display()))
+    }
+
+    pub(super) fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
+        if self.settings().config().redundancy == Redundancy::None {
+            let why = "the pool has redundancy=none, so nothing would be copied. Set redundancy=mirror first";
+            return Err(Refusal::Usage(why.to_owned()));
+        }
+        self.members.open_at_peer(peer, size)
+    }
+
+    /// Looks for another copy, if peers are named and none has one. On a thread of its own: peers may be silent.
+    pub(super) fn look_for_copy(&self, stats: &ShardStats) {
+        let peers = self.members.devices().peers();
+        let has_copy = stats.members.iter().any(|shown| shown.copies_only && shown.state != MemberState::Gone);
+        let serves = self.phase() == Phase::Running && stats.engine.flash_failed == 0;
+        let mut search = self.copy_search();
+        if peers.is_empty() || has_copy || !serves {
+            return search.over();
+        }
+        if self.operations.state_of(POOL) == Some(super::OperationProgress::Running) || !search.begins(Instant::now()) {
+            return;
+        }
+        drop(search);
+        let (service, lost) = (self.clone(), self.lost_copy(stats));
+        let work = move || {
+            let failed = service.try_peers(&last_the_lost_one(peers, lost));
+            let mut search = service.copy_search();
+            match failed {
+                None => search.found(),
+                Some(why) if search.failed(Instant::now()) => {
+                    log_line(format_args!("DEGRADED: no other host can have a copy now: {why}. headpond tries again"));
+                }
+                Some(_) => {}
+            }
+        };
+        if std::thread::Builder::new().name("copy-search".to_owned()).spawn(work).is_err() {
+            self.copy_search().failed(Instant::now());
+        }
+    }
+
+    /// Where the copy lay that was lost last.
+    fn lost_copy(&self, stats: &ShardStats) -> Option<PathBuf> {
+        let lost = stats.members.iter().rev().find(|shown| shown.copies_only && shown.missed)?;
+        Some(self.members.devices().path_of(lost.member))
+    }
+
+    /// Has the first of these peers that can keep a copy. Why none can, if none can.
+    fn try_peers(&self, peers: &[PeerPlan]) -> Option<String> {
+        let mut whys = Vec::new();
+        for peer in peers {
+            let opened = match self.open_at_peer(peer, None) {
+                Ok(opened) => opened,
+                Err(refusal) => {
+                    if refusal.status() == ExitStatus::Deposed {
+                        self.members.is_deposed(&refusal);
+                    }
+                    whys.push(refusal.to_string());
+                    continue;
+                }
+            };
+            let planned = Planned::AddPeer { peer: peer.clone(), size: None };
+            match self.begin(POOL, &planned.what()) {
+                Ok(id) if self.finish_change(id, planned, Some(opened)) => return None,
+                Ok(_) => whys.push(format!("{}: it did not become a device of the pool", peer.address)),
+                Err(refusal) => whys.push(refusal.to_string()),
+            }
+        }
+        Some(whys.join("; "))
+    }
+}
+
+/// The peers in the order in which they are tried.
+fn last_the_lost_one(mut peers: Vec<PeerPlan>, lost: Option<PathBuf>) -> Vec<PeerPlan> {
+    peers.sort_by_key(|peer| lost.as_deref() == Some(peer.path()));
+    peers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_that_was_lost_is_tried_last_and_the_others_in_their_order() {
+        let peer = |address: &str| PeerPlan { address: address.to_owned(), certificates: None, durable: false };
+        let order = last_the_lost_one(["a", "b", "c"].map(peer).to_vec(), Some("a".into()));
+        assert_eq!(order, ["b", "c", "a"].map(peer));
+    }
+}

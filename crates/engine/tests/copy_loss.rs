@@ -1,0 +1,148 @@
+//! What a sync waits for while the copy on another host is lost.
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+mod world;
+
+use headpond_base::{BufMut, CopyLoss, MemberId, ObjectId, UnixNanos};
+use headpond_engine::{Config, Reply, Request, RequestId, Treatment};
+use world::World;
+
+const BLOCK: usize = 4096;
+
+/// Write-back; nothing goes to the origin unless something waits for it.
+fn config(copy_loss: CopyLoss) -> Config {
+    let config = Config { flush_period: Config::OFF, dirty_threshold: 0, sequential_cutoff: None, ..Config::default() };
+    Config { copy_loss, idle_flush: None, ..config }
+}
+
+/// A pool whose copy is whole, and a file with a synced block of ones that the origin lacks.
+fn with_copy(copy_loss: CopyLoss) -> (World, ObjectId) {
+    let mut world = World::new(config(copy_loss));
+    world.join_copy(MemberId(1));
+    let file = world.open(1, &[]);
+    world.write(file, 0, &[1; BLOCK]);
+    sync(&mut world, file);
+    world.sleep(1000);
+    assert_eq!((world.engine.exposed_blocks(), world.written), (0, 0));
+    (world, file)
+}
+
+/// The same, but the copy is lost. The sync that finds it out is answered or not; the block has twos.
+fn without_copy(copy_loss: CopyLoss) -> (World, ObjectId, RequestId) {
+    let (mut world, file) = with_copy(copy_loss);
+    world.refuses_writes = Some(MemberId(1));
+    world.write(file, 0, &[2; BLOCK]);
+    let asked = world.begin(Request::Sync { object: file });
+    for _ in 0..100 {
+        world.sleep(50);
+    }
+    assert!(world.engine.members()[1].missed);
+    (world, file, asked)
+}
+
+fn sync(world: &mut World, object: ObjectId) {
+    let reply = world.ask(Request::Sync { object });
+    assert!(matches!(reply, Reply::Done), "{reply:?}");
+}
+
+fn durable_write(object: ObjectId, offset: u64, byte: u8) -> Request {
+    let (data, how) = (BufMut::copy_of(&[byte; BLOCK]).freeze(), Treatment::default());
+    Request::Write { object, offset, data, mtime: UnixNanos(9), durable: true, how }
+}
+
+/// The first byte of the file at the origin.
+fn at_origin(world: &World, object: ObjectId) -> Option<u8> {
+    world.files[&object].first().copied()
+}
+
+/// Whether the origin has to take something before this is answered.
+fn waits_for_the_origin(world: &mut World, request: Request) -> bool {
+    world.hold_writes = true;
+    let id = world.begin(request);
+    world.sleep(1000);
+    let waits = !world.replies.contains_key(&id);
+    world.answer_writes();
+    let reply = world.reply(id);
+    assert!(matches!(reply, Reply::Done | Reply::Changed(_)), "{reply:?}");
+    waits
+}
+
+#[test]
+fn with_write_through_what_is_synced_is_at_the_origin() {
+    let (mut world, file, asked) = without_copy(CopyLoss::WriteThrough);
+    assert!(matches!(world.reply(asked), Reply::Done));
+    assert_eq!(at_origin(&world, file), Some(2), "the sync that found the copy lost waited for the origin as well");
+    assert!(world.synced.contains(&file));
+    world.hold_writes = true;
+    world.write(file, 0, &[3; BLOCK]);
+    assert!(waits_for_the_origin(&mut world, Request::Sync { object: file }));
+    assert_eq!(at_origin(&world, file), Some(3));
+    assert!(waits_for_the_origin(&mut world, durable_write(file, 0, 4)));
+    assert_eq!(at_origin(&world, file), Some(4));
+    let other = world.open_at(2, "other", &[]);
+    world.hold_writes = true;
+    world.write(other, 0, &[5; BLOCK]);
+    assert!(waits_for_the_origin(&mut world, Request::SyncAll));
+    assert_eq!(at_origin(&world, other), Some(5));
+    // With another copy syncs are as before.
+    world.refuses_writes = None;
+    world.join_copy(MemberId(2));
+    world.hold_writes = true;
+    world.write(file, 0, &[6; BLOCK]);
+    assert!(!waits_for_the_origin(&mut world, Request::Sync { object: file }));
+}
+
+#[test]
+fn with_write_through_an_origin_that_fails_fails_no_sync() {
+    let (mut world, file) = with_copy(CopyLoss::WriteThrough);
+    world.refuses_writes = Some(MemberId(1));
+    world.refuse_every = Some(1);
+    world.write(file, 0, &[2; BLOCK]);
+    sync(&mut world, file);
+    assert_eq!(world.read(file, 0, 1), [2]);
+}
+
+#[test]
+fn with_write_through_an_origin_that_stands_still_for_a_snapshot_is_not_written_to() {
+    let (mut world, file, asked) = without_copy(CopyLoss::WriteThrough);
+    assert!(matches!(world.reply(asked), Reply::Done));
+    let held = Config { destage_held: true, ..config(CopyLoss::WriteThrough) };
+    assert!(matches!(world.ask(Request::Configure(Box::new(held))), Reply::Done));
+    world.write(file, 0, &[3; BLOCK]);
+    sync(&mut world, file);
+    assert_eq!(at_origin(&world, file), Some(2));
+}
+
+#[test]
+fn with_go_on_syncs_wait_for_the_flash_alone() {
+    let (mut world, file, asked) = without_copy(CopyLoss::GoOn);
+    assert!(matches!(world.reply(asked), Reply::Done));
+    world.hold_writes = true;
+    world.write(file, 0, &[3; BLOCK]);
+    assert!(!waits_for_the_origin(&mut world, Request::Sync { object: file }));
+}
+
+#[test]
+fn with_freeze_no_sync_is_answered_until_there_is_a_copy_and_reads_go_on() {
+    let (mut world, file, asked) = without_copy(CopyLoss::Freeze);
+    let written = world.begin(durable_write(file, 0, 3));
+    world.sleep(1000);
+    assert!(!world.replies.contains_key(&asked) && !world.replies.contains_key(&written));
+    assert_eq!(world.read(file, 0, 1), [3], "the write that waits holds up no reader");
+    assert!(world.engine.requests_shown().contains("a copy on another host"), "{}", world.engine.requests_shown());
+    world.refuses_writes = None;
+    world.join_copy(MemberId(2));
+    assert!(matches!(world.reply(asked), Reply::Done));
+    assert!(matches!(world.reply(written), Reply::Changed(_)));
+}
+
+#[test]
+fn what_is_frozen_goes_on_with_another_setting_and_with_the_end_of_the_mount() {
+    let (mut world, _, asked) = without_copy(CopyLoss::Freeze);
+    assert!(matches!(world.ask(Request::Configure(Box::new(config(CopyLoss::GoOn)))), Reply::Done));
+    assert!(matches!(world.reply(asked), Reply::Done));
+    let (mut world, _, asked) = without_copy(CopyLoss::Freeze);
+    assert!(matches!(world.ask(Request::Stop), Reply::Done));
+    assert!(matches!(world.reply(asked), Reply::Done));
+}
