@@ -31,6 +31,7 @@ pub mod memory_bound;
 pub mod one_file;
 pub mod order;
 pub mod origins;
+pub mod peer;
 pub mod pjdfstest;
 mod place;
 pub mod pond;

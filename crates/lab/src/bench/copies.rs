@@ -1,10 +1,12 @@
 //! What a copy on another host costs a sync: the same appends on a mount with a peer, and on one without, in turns. The
-//! peer is on this host, behind a loopback address: so its processor time is spent on the same processors.
+//! peer is on this host, behind a loopback address: so its processor time is spent on the same processors. A second mount
+//! reaches its peer over a wire that is made longer.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use headpond_lab::peer::{LongWire, Peer};
+use headpond_lab::pond::Headpond;
 
 use super::Outcome;
 use super::fio::{Target as On, finished};
@@ -18,44 +20,22 @@ const APPENDS: [&str; 5] = ["--rw=write", "--bs=16k", "--ioengine=psync", "--fda
 /// A sync with a copy takes at most 1.3 times as long.
 const OF_NONE: f64 = 1.0 / 1.3;
 
-/// `headpond peer serve`, until it is dropped.
-struct Peer {
-    child: Child,
-    address: String,
-}
+/// What the wire adds to a round trip, in microseconds.
+const ADDED: [u64; 4] = [0, 50, 200, 1000];
 
-impl Peer {
-    fn start(plan: &Plan) -> Outcome<Self> {
-        let store = plan.path("copies.store");
-        let _ = std::fs::remove_dir_all(&store);
-        let mut serve = Command::new(program()?);
-        serve.args(["peer", "serve", "--listen", "127.0.0.1:0", "--store"]).arg(&store).stderr(Stdio::piped());
-        let mut child = serve.stdin(Stdio::null()).spawn()?;
-        let mut said = String::new();
-        let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?);
-        lines.read_line(&mut said)?;
-        let address = said.split("listens at ").nth(1).ok_or_else(|| format!("no peer: {said}"))?.trim().to_owned();
-        // Whoever closes the other end would end it at its next line.
-        std::thread::spawn(move || lines.lines().for_each(drop));
-        Ok(Self { child, address })
-    }
-}
+const NAMES: [&str; 3] = ["copies-none", "copies-one", "copies-far"];
 
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let _ = self.child.wait();
-    }
-}
-
-/// Appends with one copy, and with none.
+/// Appends with one copy, near and far, and with none.
 pub fn copies(plan: &Plan) -> Outcome<Vec<Line>> {
-    let peer = Peer::start(plan)?;
-    let none = plan.mount("copies-none", "3g")?;
-    let one = plan.mount("copies-one", "3g")?;
-    let mut add = Command::new(program()?);
-    finished(add.args(["pool", "add"]).arg(one.point()).args(["--peer", &peer.address, "-q"]))?;
-    finished(Command::new(program()?).args(["pool", "wait", "-q"]).arg(one.point()))?;
+    let headpond = Headpond::at(program()?);
+    let directory = plan.path("copies.peer");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory)?;
+    let peer = Peer::start(&headpond, &directory)?;
+    let wire = LongWire::to(peer.address())?;
+    let none = plan.mount(NAMES[0], "2g")?;
+    let one = with_copy(plan, NAMES[1], peer.address())?;
+    let far = with_copy(plan, NAMES[2], wire.address())?;
     let run = |mount: &Mount| {
         let log = mount.file("log");
         let _ = std::fs::remove_file(&log);
@@ -65,23 +45,46 @@ pub fn copies(plan: &Plan) -> Outcome<Vec<Line>> {
         Outcome::Ok((run.rate, cost))
     };
     let (mut rates, mut costs) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut rates_far = [const { Vec::new() }; ADDED.len()];
     for _ in 0..plan.rounds {
         for (side, mount) in [&one, &none].into_iter().enumerate() {
             let (rate, cost) = run(mount)?;
             rates[side].push(rate);
             costs[side].push(cost);
         }
+        for (added, rates) in ADDED.into_iter().zip(&mut rates_far) {
+            wire.set_delay(Duration::from_micros(added));
+            rates.push(run(&far)?.0);
+        }
     }
-    drop((one, none));
+    wire.set_delay(Duration::ZERO);
+    drop((none, one, far));
     drop(peer);
-    for name in ["copies-none", "copies-one"] {
+    for name in NAMES {
         forget(&plan.origin.join(name), &plan.path(&format!("{name}.pond")))?;
     }
+    std::fs::remove_dir_all(&directory)?;
     let work = "mount, 16 KiB append and fdatasync, one copy on a peer over loopback";
     let [with, without] = rates;
     let [spent, spent_without] = costs;
-    Ok(vec![
-        Line::ratio(work, "of the rate without a copy", with, without, OF_NONE),
+    let mut lines = vec![
+        Line::ratio(work, "of the rate without a copy", with, without.clone(), OF_NONE),
         Line::ratio(work, "times the daemon's CPU time without a copy", spent, spent_without, 0.0).only_told(),
-    ])
+    ];
+    for (added, rates) in ADDED.into_iter().zip(rates_far) {
+        let work = format!(
+            "mount, 16 KiB append and fdatasync, one copy on a peer over a wire that adds {added} us to a round trip"
+        );
+        lines.push(Line::ratio(&work, "of the rate without a copy", rates, without.clone(), 0.0).only_told());
+    }
+    Ok(lines)
+}
+
+/// A mount whose copy is at this address.
+fn with_copy(plan: &Plan, name: &str, address: &str) -> Outcome<Mount> {
+    let mount = plan.mount(name, "2g")?;
+    let mut add = Command::new(program()?);
+    finished(add.args(["pool", "add"]).arg(mount.point()).args(["--peer", address, "-q"]))?;
+    finished(Command::new(program()?).args(["pool", "wait", "-q"]).arg(mount.point()))?;
+    Ok(mount)
 }

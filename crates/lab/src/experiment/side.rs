@@ -16,6 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::kernel_caches;
 use crate::limited::{Limit, Limited};
 use crate::memory_bound::MemoryBound;
+use crate::peer::{LongWire, Peer};
 use crate::place;
 use crate::pond::{Headpond, Mount, Mounting};
 use crate::sysbench;
@@ -61,6 +62,8 @@ pub struct Stage {
     server: Option<Server>,
     script: PathBuf,
     mount: Option<Mount>,
+    /// The host with its copy. It goes after the mount.
+    peer: Option<Peer>,
     /// The bound on the mount's memory. It goes after the mount.
     memory: Option<MemoryBound>,
     /// What fio works on.
@@ -157,6 +160,7 @@ impl Session {
             server: None,
             script: self.script.clone(),
             mount: None,
+            peer: None,
             memory: None,
             file: PathBuf::new(),
             there: 0,
@@ -243,7 +247,8 @@ impl Session {
         let parent = stage.disk.as_ref().map(ThrottledDisk::path).or_else(|| pond.origin.clone());
         let origin = place::directory_in(parent.as_deref().unwrap_or(scratch), room)?;
         let size = u64::from(pond.size.unwrap_or(plan.definition.flash));
-        let flash = place::directory_in(pond.flash.as_deref().unwrap_or(&self.flash()), size + SPARE_MIB)?;
+        let copies = if pond.copy.is_some() { 2 } else { 1 };
+        let flash = place::directory_in(pond.flash.as_deref().unwrap_or(&self.flash()), copies * size + SPARE_MIB)?;
         self.fill_directory(plan, stage, origin.path())?;
         let mounting = Mounting {
             origin: origin.path().to_path_buf(),
@@ -258,8 +263,10 @@ impl Session {
         };
         // Of slow flash, what its file system notes at the first writing of each part would be a part of what is
         // measured: it is a pool that was used before.
-        let fill: &[&str] = if self.limited.is_some() { &["--fill", "zeros"] } else { &[] };
-        let mount = self.headpond.mount_with(&mounting, fill)?;
+        let mut more = if self.limited.is_some() { vec!["--fill", "zeros"] } else { Vec::new() };
+        let address = pond.copy.map(|added| self.set_up_peer(stage, flash.path(), added)).transpose()?;
+        more.extend(address.iter().flat_map(|address| ["--peer", address]));
+        let mount = self.headpond.mount_with(&mounting, &more)?;
         if let Some(mib) = pond.memory {
             let memory = MemoryBound::make(mib)?;
             memory.take(mount.pid())?;
@@ -276,6 +283,22 @@ impl Session {
         }
         stage.mount = Some(mount);
         Ok(mounting.mountpoint)
+    }
+
+    /// Starts a peer whose store lies beside the flash. Gives its address, as the mount is to reach it.
+    fn set_up_peer(&self, stage: &mut Stage, beside: &Path, added: u32) -> Result<String> {
+        let peer = Peer::start(&self.headpond, beside)?;
+        stage.commands.push(("peer".to_owned(), peer.typed()));
+        let address = match added {
+            0 => peer.address().to_owned(),
+            added => {
+                let wire = LongWire::to(peer.address())?;
+                wire.set_delay(Duration::from_micros(added.into()));
+                wire.address().to_owned()
+            }
+        };
+        stage.peer = Some(peer);
+        Ok(address)
     }
 }
 

@@ -13,7 +13,8 @@
 //! disk); `disk` (which one: a model, `hdd-7200` unless said; `throttled:` and a profile, or keys joined with `+`, for
 //! one that is really slow; `none` for the bare directory); `flash` (a directory, a
 //! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file); `memory` (the most that the
-//! daemon may have in MiB, with the page cache of what it reads).
+//! daemon may have in MiB, with the page cache of what it reads); `copy` (a peer on this host has a copy of what is
+//! dirty, over a wire that adds so many microseconds to a round trip: `copy=0` is the loopback).
 //!
 //! `guest:` and one of `none`, `bcache-write-back`, `bcache-write-through`, `dm-cache`, `dm-writecache`, `headpond`; and
 //! optionally `disk`, as above but throttled: `volume-200` unless said.
@@ -93,6 +94,8 @@ pub struct PondTarget {
     pub size: Option<u32>,
     /// The most memory of the daemon in MiB, with the page cache of what it reads.
     pub memory: Option<u32>,
+    /// What the wire to the host with a copy adds to a round trip, in microseconds. None: there is no copy.
+    pub copy: Option<u32>,
 }
 
 /// A cache, or none, between an origin and flash in a guest.
@@ -133,6 +136,8 @@ pub struct Target {
 }
 
 const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-through"];
+/// The longest wire: a round trip around the world.
+const COPY_MOST: u32 = 1_000_000;
 /// The experiment's own flash, by itself.
 const FLASH: &str = "flash";
 /// How a guest begins, as the user writes it.
@@ -212,7 +217,12 @@ impl Target {
                     let memory = value.parse().ok().filter(|mib| *mib > 0);
                     pond.memory = Some(memory.ok_or_else(|| format!("memory={value} is not a number of MiB"))?);
                 }
-                _ => return Err(format!("'{key}' is not one of mode, origin, disk, flash, size, memory")),
+                "copy" => {
+                    let added = value.parse().ok().filter(|added| *added <= COPY_MOST);
+                    let why = || format!("copy={value} is not a number of microseconds, {COPY_MOST} at most");
+                    pond.copy = Some(added.ok_or_else(why)?);
+                }
+                _ => return Err(format!("'{key}' is not one of mode, origin, disk, flash, size, memory, copy")),
             }
         }
         pond.disk = match disk {
@@ -245,7 +255,12 @@ impl Target {
                 };
                 let flash = pond.flash.as_ref().map_or("a scratch file".to_owned(), |path| path.display().to_string());
                 let memory = pond.memory.map_or(String::new(), |mib| format!(", at most {mib} MiB of memory"));
-                format!("headpond in {} over {origin}{disk}, flash: {flash}{memory}", pond.mode)
+                let copy = match pond.copy {
+                    Some(0) => ", with a copy at a peer over the loopback".to_owned(),
+                    Some(added) => format!(", with a copy at a peer over a wire that adds {added} us"),
+                    None => String::new(),
+                };
+                format!("headpond in {} over {origin}{disk}, flash: {flash}{memory}{copy}", pond.mode)
             }
         }
     }
@@ -280,6 +295,8 @@ mod tests {
         let bounded = of("headpond:memory=256");
         assert!(matches!(&bounded.kind, Kind::Headpond(pond) if pond.memory == Some(256)));
         assert!(bounded.describe().contains("256 MiB"), "{}", bounded.describe());
+        let copied = of("headpond:copy=200");
+        assert!(copied.describe().contains("adds 200 us"), "{}", copied.describe());
     }
 
     #[test]
@@ -306,6 +323,7 @@ mod tests {
             ("headpond:disk=floppy", "hdd-10000"),
             ("headpond:disk=throttled:fast", "volume-3000"),
             ("headpond:memory=little", "MiB"),
+            ("headpond:copy=yes", "microseconds"),
             ("model:unobtainium", "iodrive-duo"),
             ("guest:zfs", "dm-writecache"),
             ("guest:none,disk=hdd-7200", "volume-3000"),
