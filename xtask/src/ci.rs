@@ -4,8 +4,9 @@
 //! passed, N failed`.
 
 use crate::report::Report;
-use crate::{seeds, sim_command, tidy, tree};
+use crate::{seeds, tidy, tree};
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,9 @@ fn simulate_range(report: &mut Report, name: &'static str, range: Result<String,
         Ok(range) => {
             let arguments: Vec<String> =
                 ["--seeds", &range].iter().chain(family).map(|argument| (*argument).to_owned()).collect();
-            step(report, name, sim_command("test", &arguments));
+            let mut command = built_simulator();
+            command.args(arguments);
+            step(report, name, command);
         }
         Err(why) => {
             heading(name);
@@ -83,6 +86,15 @@ fn simulate_range(report: &mut Report, name: &'static str, range: Result<String,
             report.step(name, false, Duration::ZERO);
         }
     }
+}
+
+/// The simulator as the tests were built with it. By itself it would be built once more: what is built along with the
+/// lab has other features of the libraries below.
+fn built_simulator() -> Command {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree::root().join("target"), PathBuf::from);
+    let mut command = Command::new(target.join("debug/headpond-sim"));
+    command.current_dir(tree::root());
+    command
 }
 
 fn check_tidy(report: &mut Report) {

@@ -80,18 +80,14 @@ fn run_tidy() -> ExitCode {
     }
 }
 
-/// Runs the simulator under a profile of this workspace: `test`, which `ci` has built already, or `simulator`, which
-/// takes longer to build and less for each history. Both are optimized, with overflow checks and debug assertions. A
-/// release build would remove these from the very code under test.
-fn sim_command(profile: &str, arguments: &[String]) -> Command {
-    let mut command = tree::cargo();
-    command.args(["run", "-q", "--profile", profile, "--package", "headpond-sim", "--bin", "headpond-sim", "--"]);
-    command.args(arguments);
-    command
-}
-
+/// Runs the simulator under a profile of its own, which takes longer to build than that of the tests, and less for each
+/// history. Both are optimized, with overflow checks and debug assertions. A release build would remove these from the
+/// very code under test.
 fn run_sim(arguments: &[String]) -> ExitCode {
-    run_cargo(sim_command("simulator", arguments))
+    let mut command = tree::cargo();
+    command.args(["run", "-q", "--profile", "simulator", "--package", "headpond-sim", "--bin", "headpond-sim", "--"]);
+    command.args(arguments);
+    run_cargo(command)
 }
 
 /// Runs an experiment of the lab with release builds: users run these.
