@@ -42,8 +42,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A worker that serves this long has come up. One that dies earlier by itself may die of a request that comes again.
 const UP: Duration = Duration::from_secs(1);
 
-/// How often the holder looks for a sign of life.
+/// How often the holder looks for a sign of life, however much its worker says meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Messages that the holder reads before it sees to the rest again: a worker that says more than it can read ends no
+/// look.
+const MESSAGES: usize = 64;
 
 /// How many looks without a sign of life make a worker hang, one that serves or one that takes over. Each sign counts
 /// anew, so a recovery may take as long as it goes on. Looks count and not the clock: a host that was suspended has
@@ -119,6 +123,7 @@ pub fn hold(
         tell,
         told_to_end: None,
         ending: false,
+        looked: Instant::now(),
     };
     holder.run(served)
 }
@@ -149,6 +154,8 @@ struct Holder<T> {
     told_to_end: Option<Signal>,
     /// A worker said that the mount ends with it.
     ending: bool,
+    /// When it looked last, in this worker's life or an earlier one.
+    looked: Instant,
 }
 
 /// A worker's life, as the holder saw it.
@@ -218,9 +225,8 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
 
     /// A pause that a signal ends.
     fn pause(&mut self, time: Duration) {
-        let timeout = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
         let mut watched: Vec<_> = self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)).collect();
-        let _ = poll(&mut watched, Some(&timeout));
+        let _ = poll(&mut watched, Some(&timespec(time)));
         self.take_signals();
     }
 
@@ -242,21 +248,19 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         self.hand_down(&ours, lives);
         let gone = pidfd_open(pid_of(&child), PidfdFlags::empty())?;
         let started = Instant::now();
-        let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, (self.beats)());
+        let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, None);
         loop {
             let mut watched = vec![PollFd::new(&gone, PollFlags::IN), PollFd::new(&ours, PollFlags::IN)];
             watched.extend(self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)));
-            let timeout = Timespec { tv_sec: LOOK.as_secs().cast_signed(), tv_nsec: 0 };
-            let events = match poll(&mut watched, Some(&timeout)) {
-                Ok(count) => count,
-                Err(rustix::io::Errno::INTR) => 1,
+            match poll(&mut watched, Some(&timespec(LOOK.saturating_sub(self.looked.elapsed())))) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
-            };
+            }
             let mut shown = watched.iter().map(|one| !one.revents().is_empty());
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
             // The signal itself may have ended the wait, before its byte was seen.
             let mut passes_on = self.take_signals();
-            if said && self.listen(&ours) && since.is_none() {
+            if said && self.listen(&ours, MESSAGES) && since.is_none() {
                 since = Some(Instant::now());
                 passes_on = true;
                 if let Some(served) = served.take() {
@@ -270,15 +274,17 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             }
             if is_gone {
                 // What it sent before it died counts.
-                self.listen(&ours);
+                self.listen(&ours, usize::MAX);
                 let status = child.wait()?;
                 return Ok(Life { status, served: since.map(|since| since.elapsed()), hung });
             }
-            if events > 0 {
+            if self.looked.elapsed() < LOOK {
                 continue;
             }
+            self.looked = Instant::now();
             (self.tell)(Told::Watching);
-            let beat = (self.beats)();
+            // The first look of a life may come at once: it has nothing to compare with.
+            let beat = Some((self.beats)());
             // A worker that is stopped does not hang. The first one may wait for its operator, and nobody waits for it.
             let is_watched = since.is_some() || served.is_none();
             quiet = if beat == last_beat && is_watched && !is_stopped(child.id()) { quiet + 1 } else { 0 };
@@ -302,10 +308,15 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
     }
 
-    /// Reads all that the worker has said. Returns whether it said that it serves.
-    fn listen(&mut self, socket: &OwnedFd) -> bool {
+    /// Reads what the worker has said, at most so many messages. Returns whether it said that it serves.
+    fn listen(&mut self, socket: &OwnedFd, most: usize) -> bool {
         let mut ready = false;
-        while let Ok(Received::Message(message, descriptor)) = receive(socket, false) {
+        for _ in 0..most {
+            let (message, descriptor) = match receive(socket, false) {
+                Ok(Received::Message(message, descriptor)) => (message, descriptor),
+                Ok(Received::Unknown) => continue,
+                Ok(Received::Nothing | Received::End) | Err(_) => break,
+            };
             match (message, descriptor) {
                 (Message::Keep(name), Some(descriptor)) => drop(self.kept.insert(name, descriptor)),
                 (Message::Release(name), _) => {
@@ -345,6 +356,10 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
         came
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() }
 }
 
 fn pid_of(child: &Child) -> Pid {

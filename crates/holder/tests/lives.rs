@@ -6,8 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use headpond_holder::{Patience, Program, Sizes, Tie, Told, hold};
 
@@ -26,12 +26,14 @@ struct Seen {
     notes: Vec<String>,
     written: String,
     served: bool,
+    /// How often the holder looked after its worker.
+    looks: usize,
 }
 
 fn lives(lives: &str) -> Seen {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
-    let (mut notes, mut served) = (Vec::new(), false);
+    let (mut notes, mut served, mut looks) = (Vec::new(), false, 0);
     let arguments = ["worker", "--exact", "--ignored", "--nocapture"].map(Into::into).to_vec();
     // The only thread that reads or writes the environment is this one.
     #[allow(unsafe_code)]
@@ -44,10 +46,9 @@ fn lives(lives: &str) -> Seen {
         Program::own(arguments).unwrap(),
         SIZES,
         Patience(2),
-        |told| {
-            if let Told::Line(line) = told {
-                notes.push(line.to_owned());
-            }
+        |told| match told {
+            Told::Line(line) => notes.push(line.to_owned()),
+            Told::Watching => looks += 1,
         },
         || {
             served = true;
@@ -56,7 +57,7 @@ fn lives(lives: &str) -> Seen {
     )
     .unwrap();
     let written = fs::read_to_string(place.path().join("written")).unwrap_or_default();
-    Seen { status, notes, written, served }
+    Seen { status, notes, written, served, looks }
 }
 
 #[test]
@@ -65,6 +66,7 @@ fn worker() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let lives = std::env::var(LIVES).unwrap();
     let (tie, inherited) = Tie::take(SIZES).unwrap();
+    let tie = Arc::new(tie);
     let life = usize::try_from(inherited.lives).unwrap();
     let mut log = OpenOptions::new().create(true).append(true).open(place.join("written")).unwrap();
     let word = &inherited.arena.tail_words[0];
@@ -87,7 +89,25 @@ fn worker() {
             }
             "release" => tie.release("file").unwrap(),
             "ready" => tie.ready().unwrap(),
-            "up" => std::thread::sleep(std::time::Duration::from_millis(1200)),
+            "up" => {
+                inherited.arena.beat().fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(1200));
+            }
+            // Two threads without a pause: files come and go, and one is kept again and again.
+            "talk" => {
+                let (one, other) = (tie.clone(), tie.clone());
+                std::thread::spawn(move || {
+                    for number in 0_u64.. {
+                        one.keep(&format!("file-{number}"), std::io::stderr().as_fd()).unwrap();
+                        one.release(&format!("file-{number}")).unwrap();
+                    }
+                });
+                std::thread::spawn(move || {
+                    loop {
+                        other.keep("again", std::io::stderr().as_fd()).unwrap();
+                    }
+                });
+            }
             // A signal for the holder, which is this process's parent, a moment after this process is gone.
             "term-later" => {
                 let holder = rustix::process::getppid().unwrap().as_raw_nonzero();
@@ -172,4 +192,21 @@ fn a_successor_that_hangs_before_it_serves_is_replaced_and_one_that_goes_on_is_n
     assert_eq!((seen.status, seen.written.matches("life").count()), (0, 3), "{:?}", seen.notes);
     assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
     assert!(seen.written.ends_with("marked\n"), "{}", seen.written);
+}
+
+#[test]
+fn a_worker_that_hangs_while_it_serves_is_replaced() {
+    let seen = lives("ready+wait,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
+}
+
+#[test]
+fn the_holder_looks_after_a_worker_that_never_stops_talking_and_finds_that_it_hangs() {
+    let seen = lives("talk+ready+slow+mark+wait,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    assert!(seen.written.contains("marked"), "it was killed while it gave signs of life: {}", seen.written);
+    assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
+    // Four seconds with signs of life, and at least two looks without one.
+    assert!(seen.looks >= 5, "{} looks", seen.looks);
 }
