@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -327,11 +328,14 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 (Message::Note(name, text), _) => drop(self.notes.insert(name, text)),
                 (Message::Ready, _) => ready = true,
                 (Message::Ending, _) => self.ending = true,
-                (Message::Next(path), _) => match File::open(&path) {
-                    Ok(program) => self.next = Some(program),
-                    Err(error) => self.note(&format!("the next program, {path}: {error}")),
-                },
-                (Message::Keep(_) | Message::Begin(_), _) => {}
+                (Message::Next(path), _) => {
+                    // The worker ends only after a good answer, so a program that cannot be opened ends no mount.
+                    let opened = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+                    let answer = Message::Opened(opened.as_ref().map(drop).map_err(|errno| *errno));
+                    self.next = opened.ok().map(File::from);
+                    let _ = send(socket, &answer, None);
+                }
+                (Message::Keep(_) | Message::Opened(_) | Message::Begin(_), _) => {}
             }
         }
         ready

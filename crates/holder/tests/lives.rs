@@ -124,6 +124,10 @@ fn worker() {
             "ending" => tie.ending().unwrap(),
             "again" => tie.go_on_with("/proc/self/exe").unwrap(),
             "false" => tie.go_on_with("/bin/false").unwrap(),
+            "missing" => {
+                let refused = tie.go_on_with("/proc/self/no-such-program").unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
+            }
             "refuse" => std::process::exit(34),
             "end" => std::process::exit(0),
             "die" => std::process::abort(),
@@ -171,6 +175,13 @@ fn another_program_goes_on_and_the_last_one_if_it_does_not_serve() {
     assert!(seen.notes.iter().any(|note| note.contains("going on with the last one")), "{:?}", seen.notes);
     assert_eq!(seen.status, 0);
     assert!(seen.written.contains("life 2, "), "{}", seen.written);
+}
+
+#[test]
+fn a_program_that_the_holder_cannot_open_is_refused_while_the_worker_still_serves() {
+    let seen = lives("ready+missing+mark+die,ready+missing+again+end,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 3), "{:?}", seen.notes);
+    assert!(seen.written.contains("marked\nlife 1, "), "{}", seen.written);
 }
 
 #[test]
