@@ -159,9 +159,19 @@ struct Holder<T> {
     looked: Instant,
 }
 
+/// A worker that was started.
+struct Worker {
+    child: Child,
+    /// Our end of what it says.
+    socket: OwnedFd,
+    /// Shows when it is gone.
+    gone: OwnedFd,
+}
+
 /// A worker's life, as the holder saw it.
 struct Life {
-    status: ExitStatus,
+    /// How it ended, or why it could not be started.
+    status: io::Result<ExitStatus>,
     /// How long it served.
     served: Option<Duration>,
     hung: bool,
@@ -170,8 +180,18 @@ struct Life {
 impl Life {
     /// Whether it came up. A kill comes from outside, and says nothing of the worker.
     fn came_up(&self) -> bool {
-        let killed = self.status.signal() == Some(Signal::KILL.as_raw());
+        let signal = self.status.as_ref().ok().and_then(ExitStatusExt::signal);
+        let killed = signal == Some(Signal::KILL.as_raw());
         self.served.is_some_and(|served| served >= UP || killed)
+    }
+
+    /// Why it is over, as a part of a sentence.
+    fn cause(&self) -> String {
+        match &self.status {
+            Ok(_) if self.hung => "hung, and was killed".to_owned(),
+            Ok(status) => format!("ended ({status})"),
+            Err(error) => format!("could not be started ({error})"),
+        }
     }
 }
 
@@ -181,15 +201,24 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         let (mut lives, mut failed) = (0, 0);
         loop {
             let before = self.replace_program();
-            let life = self.one_life(lives, before.is_some(), &mut served)?;
-            lives += 1;
-            let in_order = life.status.code().is_some();
-            if served.is_some() || (in_order && life.served.is_some() && self.next.is_none()) || self.ends() {
-                return Ok(code(life.status));
+            let life = match self.start(lives) {
+                Ok(worker) => {
+                    lives += 1;
+                    self.one_life(worker, before.is_some(), &mut served)?
+                }
+                Err(error) if served.is_some() => return Err(error),
+                // For want of processes, memory or descriptors, which may end.
+                Err(error) => Life { status: Err(error), served: None, hung: false },
+            };
+            if let Ok(status) = life.status {
+                let in_order = status.code().is_some() && life.served.is_some() && self.next.is_none();
+                if served.is_some() || in_order || self.ends() {
+                    return Ok(code(status));
+                }
             }
-            let cause = if life.hung { "hung, and was killed".to_owned() } else { format!("ended ({})", life.status) };
+            let cause = life.cause();
             if let Some(before) = before.filter(|_| life.served.is_none()) {
-                self.note(&format!("the new program {cause} before it served; going on with the last one"));
+                self.note(&format!("the new program {cause}, and did not serve; going on with the last one"));
                 self.program.file = before;
                 continue;
             }
@@ -231,14 +260,9 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         self.take_signals();
     }
 
-    /// Starts a worker, and serves it until it is gone.
-    fn one_life(
-        &mut self,
-        lives: u64,
-        replaces: bool,
-        served: &mut Option<impl FnOnce() -> io::Result<()>>,
-    ) -> io::Result<Life> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    /// Starts a worker, and gives it all that is kept.
+    fn start(&self, lives: u64) -> io::Result<Worker> {
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut child = self
             .program
             .command()
@@ -246,8 +270,27 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             // A ctrl-C comes to the holder alone, which passes it on.
             .process_group(0)
             .spawn()?;
-        self.hand_down(&ours, lives);
-        let gone = pidfd_open(pid_of(&child), PidfdFlags::empty())?;
+        let gone = match pidfd_open(pid_of(&child), PidfdFlags::empty()) {
+            Ok(gone) => gone,
+            Err(error) => {
+                // It was told nothing yet, so it has done nothing.
+                child.kill()?;
+                child.wait()?;
+                return Err(error.into());
+            }
+        };
+        self.hand_down(&socket, lives);
+        Ok(Worker { child, socket, gone })
+    }
+
+    /// Serves a worker until it is gone.
+    fn one_life(
+        &mut self,
+        worker: Worker,
+        replaces: bool,
+        served: &mut Option<impl FnOnce() -> io::Result<()>>,
+    ) -> io::Result<Life> {
+        let Worker { mut child, socket: ours, gone } = worker;
         let started = Instant::now();
         let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, None);
         loop {
@@ -255,7 +298,8 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             watched.extend(self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)));
             match poll(&mut watched, Some(&timespec(LOOK.saturating_sub(self.looked.elapsed())))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                // For want of memory: nothing shows now.
+                Err(_) => std::thread::sleep(PAUSE),
             }
             let mut shown = watched.iter().map(|one| !one.revents().is_empty());
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
@@ -277,7 +321,7 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 // What it sent before it died counts.
                 self.listen(&ours, usize::MAX);
                 let status = child.wait()?;
-                return Ok(Life { status, served: since.map(|since| since.elapsed()), hung });
+                return Ok(Life { status: Ok(status), served: since.map(|since| since.elapsed()), hung });
             }
             if self.looked.elapsed() < LOOK {
                 continue;

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use headpond_holder::{Patience, Program, Sizes, Tie, Told, hold};
 
 const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, journal_words: 1, tail_bytes: 4096, journal_bytes: 4096 };
@@ -42,12 +44,20 @@ fn lives(lives: &str) -> Seen {
         std::env::set_var(PLACE, place.path());
         std::env::set_var(LIVES, lives);
     }
+    let limits = getrlimit(Resource::Nofile);
+    let mut not_started = 0;
     let status = hold(
         Program::own(arguments).unwrap(),
         SIZES,
         Patience(2),
         |told| match told {
-            Told::Line(line) => notes.push(line.to_owned()),
+            Told::Line(line) => {
+                notes.push(line.to_owned());
+                not_started += u32::from(line.contains("could not be started"));
+                if not_started == 3 {
+                    setrlimit(Resource::Nofile, limits).unwrap();
+                }
+            }
             Told::Watching => looks += 1,
         },
         || {
@@ -128,6 +138,13 @@ fn worker() {
                 let refused = tie.go_on_with("/proc/self/no-such-program").unwrap_err();
                 assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
             }
+            // No program: it opens and does not start.
+            "data" => tie.go_on_with("/etc/passwd").unwrap(),
+            // The holder, which is this process's parent, gets no descriptor more.
+            "starve" => {
+                let few = Rlimit { current: Some(8), ..getrlimit(Resource::Nofile) };
+                rustix::process::prlimit(rustix::process::getppid(), Resource::Nofile, few).unwrap();
+            }
             "refuse" => std::process::exit(34),
             "end" => std::process::exit(0),
             "die" => std::process::abort(),
@@ -168,6 +185,14 @@ fn five_in_a_row_that_do_not_come_up_are_enough_and_one_that_does_counts_anew() 
 }
 
 #[test]
+fn a_holder_that_can_start_no_worker_tries_again_after_a_pause() {
+    let seen = lives("ready+starve+die,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    let failed = |note: &&String| note.contains("could not be started (Too many open files");
+    assert_eq!(seen.notes.iter().filter(failed).count(), 3, "{:?}", seen.notes);
+}
+
+#[test]
 fn another_program_goes_on_and_the_last_one_if_it_does_not_serve() {
     let seen = lives("ready+again+end,ready+end");
     assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
@@ -175,6 +200,9 @@ fn another_program_goes_on_and_the_last_one_if_it_does_not_serve() {
     assert!(seen.notes.iter().any(|note| note.contains("going on with the last one")), "{:?}", seen.notes);
     assert_eq!(seen.status, 0);
     assert!(seen.written.contains("life 2, "), "{}", seen.written);
+    let seen = lives("ready+data+end,ready+end");
+    assert!(seen.notes[1].contains("the new program could not be started (Permission denied"), "{:?}", seen.notes);
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
 }
 
 #[test]
