@@ -8,7 +8,7 @@
 //!      │ dies, or hangs
 //!      v
 //!   next worker ─ serves ─> serving
-//!      │ TRIES in a row do not come up
+//!      │ TRIES of these in a row do not come up
 //!      v
 //!   the holder ends: the kernel ends the connection, and callers get errors
 //! ```
@@ -36,7 +36,8 @@ use crate::arena::{Arena, Sizes};
 use crate::message::{Message, Received, receive, send};
 use crate::process::is_stopped;
 
-/// Workers in a row that may fail to come up. Before the second comes a pause of [`PAUSE`], which doubles each time.
+/// So many successors in a row that do not come up end the mount. The first is started at once, the second after
+/// [`PAUSE`], which doubles each time.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -226,14 +227,16 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 self.note("going on with another program");
                 continue;
             }
-            failed = if life.came_up() { 0 } else { failed + 1 };
-            if failed > TRIES {
+            // The first worker is nobody's successor.
+            let is_try = lives > 1 || life.status.is_err();
+            failed = if life.came_up() { 0 } else { failed + u32::from(is_try) };
+            if failed == TRIES {
                 self.note(&format!("the worker {cause}. {TRIES} in a row did not come up: the mount ends"));
                 return Ok(1);
             }
             self.note(&format!("the worker {cause}; another one takes over, and what was acknowledged is kept"));
-            if failed > 1 {
-                self.pause(PAUSE * 2_u32.pow(failed - 2));
+            if failed > 0 {
+                self.pause(PAUSE * 2_u32.pow(failed - 1));
             }
         }
     }

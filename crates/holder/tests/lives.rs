@@ -147,6 +147,10 @@ fn worker() {
             }
             "refuse" => std::process::exit(34),
             "end" => std::process::exit(0),
+            "kill" => {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+            }
             "die" => std::process::abort(),
             other => panic!("{other}"),
         }
@@ -180,8 +184,15 @@ fn five_in_a_row_that_do_not_come_up_are_enough_and_one_that_does_counts_anew() 
     assert_eq!(seen.status, 1);
     assert!(seen.notes.last().unwrap().contains("did not come up"), "{:?}", seen.notes);
     assert_eq!(seen.written.matches("life").count(), 6);
-    let seen = lives("ready+die,die,die,ready+up+die,die,die,die,ready+end");
-    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 8), "{:?}", seen.notes);
+    let seen = lives("ready+die,die,die,ready+up+die,die,die,die,die,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 9), "{:?}", seen.notes);
+    // After one that came up, and after one that was killed, there are as many.
+    for first in ["ready+up+die", "ready+kill"] {
+        let seen = lives(&format!("{first},die,die,die,die,die,ready+end"));
+        assert_eq!((seen.status, seen.written.matches("life").count()), (1, 6), "{:?}", seen.notes);
+        let seen = lives(&format!("{first},die,die,die,die,ready+end"));
+        assert_eq!((seen.status, seen.written.matches("life").count()), (0, 6), "{:?}", seen.notes);
+    }
 }
 
 #[test]

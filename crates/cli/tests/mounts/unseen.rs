@@ -287,6 +287,30 @@ fn a_successor_that_hangs_in_its_recovery_is_replaced() {
 }
 
 #[test]
+fn five_successors_that_do_not_come_up_end_the_mount_with_errors_and_what_was_synced_is_safe() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let environment = [("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "1")];
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(100_000, 3));
+    fs::write(&hangs, "").unwrap();
+    pond.kill_worker(daemon);
+    // It comes while nobody serves, and waits.
+    let waiting = pond.mnt().join("other");
+    let error = before_long("a caller", move || fs::metadata(waiting).unwrap_err());
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::CONNABORTED.raw_os_error()), "{error}");
+    assert_eq!(pond.wait(daemon), 1);
+    let log = pond.log();
+    assert!(log.contains("5 in a row did not come up: the mount ends"), "{log}");
+    assert_eq!(log.matches("the worker hung, and was killed").count(), 5, "{log}");
+    fs::remove_file(&hangs).unwrap();
+    pond.mount(&[]).ok();
+    assert!(fs::read(&path).unwrap() == pattern(100_000, 3));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn a_tree_with_more_files_than_the_ledger_has_room_for_is_walked_while_workers_die() {
     const ROOM: usize = 4000;
     let mut pond = Pond::new();
