@@ -311,6 +311,27 @@ fn five_successors_that_do_not_come_up_end_the_mount_with_errors_and_what_was_sy
 }
 
 #[test]
+fn a_worker_whose_shard_hangs_while_it_serves_is_replaced() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let environment = [("HEADPOND_SHARD_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "5")];
+    pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let path = pond.mnt().join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"not synced", 0).unwrap();
+    let before = pond.status();
+    fs::write(&hangs, "").unwrap();
+    wait_until("the holder notices", || pond.log().contains("the worker hung, and was killed"));
+    fs::remove_file(&hangs).unwrap();
+    assert_eq!(before_long("a read", move || fs::read(path).unwrap()), b"not synced");
+    before_long("a sync", move || file.sync_all().unwrap());
+    let after = pond.status();
+    assert!(after["pid"] != before["pid"] && after["holder"] == before["holder"], "{before} {after}");
+    pond.unmount(&[]).ok();
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"not synced");
+}
+
+#[test]
 fn a_tree_with_more_files_than_the_ledger_has_room_for_is_walked_while_workers_die() {
     const ROOM: usize = 4000;
     let mut pond = Pond::new();
