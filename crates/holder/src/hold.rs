@@ -308,7 +308,9 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
             // The signal itself may have ended the wait, before its byte was seen.
             let mut passes_on = self.take_signals();
-            if said && self.listen(&ours, MESSAGES) && since.is_none() {
+            // All that it sent before it died counts.
+            let most = if is_gone { usize::MAX } else { MESSAGES };
+            if (said || is_gone) && self.listen(&ours, most) && since.is_none() {
                 since = Some(Instant::now());
                 passes_on = true;
                 if let Some(served) = served.take() {
@@ -321,8 +323,6 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 self.pass_on(&child);
             }
             if is_gone {
-                // What it sent before it died counts.
-                self.listen(&ours, usize::MAX);
                 let status = child.wait()?;
                 return Ok(Life { status: Ok(status), served: since.map(|since| since.elapsed()), hung });
             }

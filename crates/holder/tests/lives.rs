@@ -91,6 +91,7 @@ fn worker() {
         match step {
             "word" => drop(word.fetch_add(1, Ordering::Release)),
             "note" => tie.note("so", &format!("said in life {life}")).unwrap(),
+            "notes" => (0..150).for_each(|number| tie.note(&format!("note-{number}"), "text").unwrap()),
             "keep" => {
                 // Without a name from the start: only the holder's descriptor is left of it.
                 let mut file = tempfile::tempfile().unwrap();
@@ -176,6 +177,13 @@ fn a_worker_that_dies_is_followed_by_one_that_has_all_it_kept() {
          2, {said}\n"
     );
     assert_eq!(seen.written, expected);
+}
+
+#[test]
+fn all_that_a_worker_said_before_it_died_counts() {
+    let seen = lives("notes+ready+die,notes+note+ready+die,ready+end");
+    assert_eq!((seen.status, seen.served), (0, true), "{:?}", seen.notes);
+    assert!(seen.written.ends_with("life 2, word 0, note Some(\"said in life 1\")\n"), "{}", seen.written);
 }
 
 #[test]
