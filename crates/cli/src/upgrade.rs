@@ -42,6 +42,7 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Refusal> {
             .canonicalize()
             .map_err(|error| Refusal::Failed { doing: "find this program's file".to_owned(), error })?,
     };
+    refuse_one_in_the_mount(&program, &args.mountpoint)?;
     let layout = if args.program.is_some() { layout_of(&program)? } else { shared_layout() };
     match daemon.ask(&ClientCommand::Upgrade { program: program.clone(), layout })? {
         Answer::Done => {}
@@ -71,6 +72,20 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Refusal> {
         "upgrade to {}: it did not come up, and the last program goes on. The daemon's log says why",
         program.display()
     )))
+}
+
+/// A program in the mount itself could be read only once it serves.
+fn refuse_one_in_the_mount(program: &Path, mountpoint: &Path) -> Result<(), Refusal> {
+    let device = |path: &Path| fs::metadata(path).map(|file| file.dev());
+    let (of_program, of_mount) = (device(program), device(mountpoint));
+    match (of_program, of_mount) {
+        (Ok(one), Ok(other)) if one == other => Err(Refusal::Usage(format!(
+            "upgrade: {} lies in the mount itself, which nobody serves while the program starts. Nothing was changed. \
+             Copy the program to another place",
+            program.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// How a program divides the memory that it shares with a holder.

@@ -8,7 +8,7 @@
 //!      │ dies, or hangs
 //!      v
 //!   next worker ─ serves ─> serving
-//!      │ TRIES in a row do not come up
+//!      │ TRIES of these in a row do not come up
 //!      v
 //!   the holder ends: the kernel ends the connection, and callers get errors
 //! ```
@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,15 +36,20 @@ use crate::arena::{Arena, Sizes};
 use crate::message::{Message, Received, receive, send};
 use crate::process::is_stopped;
 
-/// Workers in a row that may fail to come up. Before the second comes a pause of [`PAUSE`], which doubles each time.
+/// So many successors in a row that do not come up end the mount. The first is started at once, the second after
+/// [`PAUSE`], which doubles each time.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A worker that serves this long has come up. One that dies earlier by itself may die of a request that comes again.
 const UP: Duration = Duration::from_secs(1);
 
-/// How often the holder looks for a sign of life.
+/// How often the holder looks for a sign of life, however much its worker says meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Messages that the holder reads before it sees to the rest again: a worker that says more than it can read ends no
+/// look.
+const MESSAGES: usize = 64;
 
 /// How many looks without a sign of life make a worker hang, one that serves or one that takes over. Each sign counts
 /// anew, so a recovery may take as long as it goes on. Looks count and not the clock: a host that was suspended has
@@ -119,6 +125,7 @@ pub fn hold(
         tell,
         told_to_end: None,
         ending: false,
+        looked: Instant::now(),
     };
     holder.run(served)
 }
@@ -149,11 +156,23 @@ struct Holder<T> {
     told_to_end: Option<Signal>,
     /// A worker said that the mount ends with it.
     ending: bool,
+    /// When it looked last, in this worker's life or an earlier one.
+    looked: Instant,
+}
+
+/// A worker that was started.
+struct Worker {
+    child: Child,
+    /// Our end of what it says.
+    socket: OwnedFd,
+    /// Shows when it is gone.
+    gone: OwnedFd,
 }
 
 /// A worker's life, as the holder saw it.
 struct Life {
-    status: ExitStatus,
+    /// How it ended, or why it could not be started.
+    status: io::Result<ExitStatus>,
     /// How long it served.
     served: Option<Duration>,
     hung: bool,
@@ -162,8 +181,18 @@ struct Life {
 impl Life {
     /// Whether it came up. A kill comes from outside, and says nothing of the worker.
     fn came_up(&self) -> bool {
-        let killed = self.status.signal() == Some(Signal::KILL.as_raw());
+        let signal = self.status.as_ref().ok().and_then(ExitStatusExt::signal);
+        let killed = signal == Some(Signal::KILL.as_raw());
         self.served.is_some_and(|served| served >= UP || killed)
+    }
+
+    /// Why it is over, as a part of a sentence.
+    fn cause(&self) -> String {
+        match &self.status {
+            Ok(_) if self.hung => "hung, and was killed".to_owned(),
+            Ok(status) => format!("ended ({status})"),
+            Err(error) => format!("could not be started ({error})"),
+        }
     }
 }
 
@@ -173,15 +202,24 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         let (mut lives, mut failed) = (0, 0);
         loop {
             let before = self.replace_program();
-            let life = self.one_life(lives, before.is_some(), &mut served)?;
-            lives += 1;
-            let in_order = life.status.code().is_some();
-            if served.is_some() || (in_order && life.served.is_some() && self.next.is_none()) || self.ends() {
-                return Ok(code(life.status));
+            let life = match self.start(lives) {
+                Ok(worker) => {
+                    lives += 1;
+                    self.one_life(worker, before.is_some(), &mut served)?
+                }
+                Err(error) if served.is_some() => return Err(error),
+                // For want of processes, memory or descriptors, which may end.
+                Err(error) => Life { status: Err(error), served: None, hung: false },
+            };
+            if let Ok(status) = life.status {
+                let in_order = status.code().is_some() && life.served.is_some() && self.next.is_none();
+                if served.is_some() || in_order || self.ends() {
+                    return Ok(code(status));
+                }
             }
-            let cause = if life.hung { "hung, and was killed".to_owned() } else { format!("ended ({})", life.status) };
+            let cause = life.cause();
             if let Some(before) = before.filter(|_| life.served.is_none()) {
-                self.note(&format!("the new program {cause} before it served; going on with the last one"));
+                self.note(&format!("the new program {cause}, and did not serve; going on with the last one"));
                 self.program.file = before;
                 continue;
             }
@@ -189,14 +227,16 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 self.note("going on with another program");
                 continue;
             }
-            failed = if life.came_up() { 0 } else { failed + 1 };
-            if failed > TRIES {
+            // The first worker is nobody's successor.
+            let is_try = lives > 1 || life.status.is_err();
+            failed = if life.came_up() { 0 } else { failed + u32::from(is_try) };
+            if failed == TRIES {
                 self.note(&format!("the worker {cause}. {TRIES} in a row did not come up: the mount ends"));
                 return Ok(1);
             }
             self.note(&format!("the worker {cause}; another one takes over, and what was acknowledged is kept"));
-            if failed > 1 {
-                self.pause(PAUSE * 2_u32.pow(failed - 2));
+            if failed > 0 {
+                self.pause(PAUSE * 2_u32.pow(failed - 1));
             }
         }
     }
@@ -218,20 +258,14 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
 
     /// A pause that a signal ends.
     fn pause(&mut self, time: Duration) {
-        let timeout = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
         let mut watched: Vec<_> = self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)).collect();
-        let _ = poll(&mut watched, Some(&timeout));
+        let _ = poll(&mut watched, Some(&timespec(time)));
         self.take_signals();
     }
 
-    /// Starts a worker, and serves it until it is gone.
-    fn one_life(
-        &mut self,
-        lives: u64,
-        replaces: bool,
-        served: &mut Option<impl FnOnce() -> io::Result<()>>,
-    ) -> io::Result<Life> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    /// Starts a worker, and gives it all that is kept.
+    fn start(&self, lives: u64) -> io::Result<Worker> {
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut child = self
             .program
             .command()
@@ -239,24 +273,44 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             // A ctrl-C comes to the holder alone, which passes it on.
             .process_group(0)
             .spawn()?;
-        self.hand_down(&ours, lives);
-        let gone = pidfd_open(pid_of(&child), PidfdFlags::empty())?;
+        let gone = match pidfd_open(pid_of(&child), PidfdFlags::empty()) {
+            Ok(gone) => gone,
+            Err(error) => {
+                // It was told nothing yet, so it has done nothing.
+                child.kill()?;
+                child.wait()?;
+                return Err(error.into());
+            }
+        };
+        self.hand_down(&socket, lives);
+        Ok(Worker { child, socket, gone })
+    }
+
+    /// Serves a worker until it is gone.
+    fn one_life(
+        &mut self,
+        worker: Worker,
+        replaces: bool,
+        served: &mut Option<impl FnOnce() -> io::Result<()>>,
+    ) -> io::Result<Life> {
+        let Worker { mut child, socket: ours, gone } = worker;
         let started = Instant::now();
-        let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, (self.beats)());
+        let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, None);
         loop {
             let mut watched = vec![PollFd::new(&gone, PollFlags::IN), PollFd::new(&ours, PollFlags::IN)];
             watched.extend(self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)));
-            let timeout = Timespec { tv_sec: LOOK.as_secs().cast_signed(), tv_nsec: 0 };
-            let events = match poll(&mut watched, Some(&timeout)) {
-                Ok(count) => count,
-                Err(rustix::io::Errno::INTR) => 1,
-                Err(error) => return Err(error.into()),
-            };
+            match poll(&mut watched, Some(&timespec(LOOK.saturating_sub(self.looked.elapsed())))) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                // For want of memory: nothing shows now.
+                Err(_) => std::thread::sleep(PAUSE),
+            }
             let mut shown = watched.iter().map(|one| !one.revents().is_empty());
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
             // The signal itself may have ended the wait, before its byte was seen.
             let mut passes_on = self.take_signals();
-            if said && self.listen(&ours) && since.is_none() {
+            // All that it sent before it died counts.
+            let most = if is_gone { usize::MAX } else { MESSAGES };
+            if (said || is_gone) && self.listen(&ours, most) && since.is_none() {
                 since = Some(Instant::now());
                 passes_on = true;
                 if let Some(served) = served.take() {
@@ -269,16 +323,16 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 self.pass_on(&child);
             }
             if is_gone {
-                // What it sent before it died counts.
-                self.listen(&ours);
                 let status = child.wait()?;
-                return Ok(Life { status, served: since.map(|since| since.elapsed()), hung });
+                return Ok(Life { status: Ok(status), served: since.map(|since| since.elapsed()), hung });
             }
-            if events > 0 {
+            if self.looked.elapsed() < LOOK {
                 continue;
             }
+            self.looked = Instant::now();
             (self.tell)(Told::Watching);
-            let beat = (self.beats)();
+            // The first look of a life may come at once: it has nothing to compare with.
+            let beat = Some((self.beats)());
             // A worker that is stopped does not hang. The first one may wait for its operator, and nobody waits for it.
             let is_watched = since.is_some() || served.is_none();
             quiet = if beat == last_beat && is_watched && !is_stopped(child.id()) { quiet + 1 } else { 0 };
@@ -302,10 +356,15 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
     }
 
-    /// Reads all that the worker has said. Returns whether it said that it serves.
-    fn listen(&mut self, socket: &OwnedFd) -> bool {
+    /// Reads what the worker has said, at most so many messages. Returns whether it said that it serves.
+    fn listen(&mut self, socket: &OwnedFd, most: usize) -> bool {
         let mut ready = false;
-        while let Ok(Received::Message(message, descriptor)) = receive(socket, false) {
+        for _ in 0..most {
+            let (message, descriptor) = match receive(socket, false) {
+                Ok(Received::Message(message, descriptor)) => (message, descriptor),
+                Ok(Received::Unknown) => continue,
+                Ok(Received::Nothing | Received::End) | Err(_) => break,
+            };
             match (message, descriptor) {
                 (Message::Keep(name), Some(descriptor)) => drop(self.kept.insert(name, descriptor)),
                 (Message::Release(name), _) => {
@@ -316,11 +375,14 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 (Message::Note(name, text), _) => drop(self.notes.insert(name, text)),
                 (Message::Ready, _) => ready = true,
                 (Message::Ending, _) => self.ending = true,
-                (Message::Next(path), _) => match File::open(&path) {
-                    Ok(program) => self.next = Some(program),
-                    Err(error) => self.note(&format!("the next program, {path}: {error}")),
-                },
-                (Message::Keep(_) | Message::Begin(_), _) => {}
+                (Message::Next(path), _) => {
+                    // The worker ends only after a good answer, so a program that cannot be opened ends no mount.
+                    let opened = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+                    let answer = Message::Opened(opened.as_ref().map(drop).map_err(|errno| *errno));
+                    self.next = opened.ok().map(File::from);
+                    let _ = send(socket, &answer, None);
+                }
+                (Message::Keep(_) | Message::Opened(_) | Message::Begin(_), _) => {}
             }
         }
         ready
@@ -345,6 +407,10 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
         came
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() }
 }
 
 fn pid_of(child: &Child) -> Pid {

@@ -29,6 +29,8 @@ pub(crate) enum Message {
     Ending,
     /// The next worker is this program.
     Next(String),
+    /// The holder's answer: it has that program open, or could not open it.
+    Opened(Result<(), Errno>),
     /// The holder has told everything: so many workers were there before.
     Begin(u64),
 }
@@ -42,6 +44,7 @@ impl Message {
             Self::Ready => "ready".to_owned(),
             Self::Ending => "ending".to_owned(),
             Self::Next(path) => format!("next {path}"),
+            Self::Opened(result) => format!("opened {}", result.map_or_else(Errno::raw_os_error, |()| 0)),
             Self::Begin(count) => format!("begin {count}"),
         }
     }
@@ -59,6 +62,10 @@ impl Message {
             "ready" => Self::Ready,
             "ending" => Self::Ending,
             "next" => Self::Next(name),
+            "opened" => Self::Opened(match rest.parse().ok()? {
+                0 => Ok(()),
+                number => Err(Errno::from_raw_os_error(number)),
+            }),
             "begin" => Self::Begin(rest.parse().ok()?),
             _ => return None,
         })
@@ -143,6 +150,8 @@ mod tests {
             Message::Ready,
             Message::Ending,
             Message::Next("/usr/bin/head pond".to_owned()),
+            Message::Opened(Ok(())),
+            Message::Opened(Err(Errno::NOENT)),
             Message::Begin(12),
         ];
         for message in &all {

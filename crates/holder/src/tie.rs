@@ -76,15 +76,10 @@ impl Tie {
     /// # Errors
     /// As of [`keep`](Self::keep).
     pub fn release(&self, name: &str) -> io::Result<()> {
-        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        send(&self.socket, &Message::Release(name.to_owned()), None)?;
-        loop {
-            match receive(&self.socket, true)? {
-                Received::Message(Message::Release(released), _) if released == name => return Ok(()),
-                Received::End => return Err(io::ErrorKind::BrokenPipe.into()),
-                _ => {}
-            }
-        }
+        self.ask(&Message::Release(name.to_owned()), |answer| match answer {
+            Message::Release(released) if released == name => Some(()),
+            _ => None,
+        })
     }
 
     /// Keeps a text of at most 60 KiB.
@@ -111,11 +106,32 @@ impl Tie {
         send(&self.socket, &Message::Ending, None)
     }
 
-    /// The next worker is the program at `path`. It comes when this one ends.
+    /// The next worker is the program at `path`. It comes when this one ends. On return the holder has it open.
     ///
     /// # Errors
-    /// As of [`keep`](Self::keep).
+    /// Why the holder cannot open it: then nothing has changed. Also as of [`keep`](Self::keep).
     pub fn go_on_with(&self, path: &str) -> io::Result<()> {
-        send(&self.socket, &Message::Next(path.to_owned()), None)
+        let opened = self.ask(&Message::Next(path.to_owned()), |answer| match answer {
+            Message::Opened(result) => Some(result),
+            _ => None,
+        })?;
+        opened.map_err(io::Error::from)
+    }
+
+    /// Tells the holder something, and waits for the answer. Each question has one, so they come one at a time.
+    fn ask<T>(&self, question: &Message, is_answer: impl Fn(Message) -> Option<T>) -> io::Result<T> {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        send(&self.socket, question, None)?;
+        loop {
+            match receive(&self.socket, true)? {
+                Received::Message(message, _) => {
+                    if let Some(answer) = is_answer(message) {
+                        return Ok(answer);
+                    }
+                }
+                Received::End => return Err(io::ErrorKind::BrokenPipe.into()),
+                Received::Unknown | Received::Nothing => {}
+            }
+        }
     }
 }

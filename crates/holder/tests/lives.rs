@@ -6,8 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use headpond_holder::{Patience, Program, Sizes, Tie, Told, hold};
 
@@ -26,12 +28,14 @@ struct Seen {
     notes: Vec<String>,
     written: String,
     served: bool,
+    /// How often the holder looked after its worker.
+    looks: usize,
 }
 
 fn lives(lives: &str) -> Seen {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
-    let (mut notes, mut served) = (Vec::new(), false);
+    let (mut notes, mut served, mut looks) = (Vec::new(), false, 0);
     let arguments = ["worker", "--exact", "--ignored", "--nocapture"].map(Into::into).to_vec();
     // The only thread that reads or writes the environment is this one.
     #[allow(unsafe_code)]
@@ -40,14 +44,21 @@ fn lives(lives: &str) -> Seen {
         std::env::set_var(PLACE, place.path());
         std::env::set_var(LIVES, lives);
     }
+    let limits = getrlimit(Resource::Nofile);
+    let mut not_started = 0;
     let status = hold(
         Program::own(arguments).unwrap(),
         SIZES,
         Patience(2),
-        |told| {
-            if let Told::Line(line) = told {
+        |told| match told {
+            Told::Line(line) => {
                 notes.push(line.to_owned());
+                not_started += u32::from(line.contains("could not be started"));
+                if not_started == 3 {
+                    setrlimit(Resource::Nofile, limits).unwrap();
+                }
             }
+            Told::Watching => looks += 1,
         },
         || {
             served = true;
@@ -56,7 +67,7 @@ fn lives(lives: &str) -> Seen {
     )
     .unwrap();
     let written = fs::read_to_string(place.path().join("written")).unwrap_or_default();
-    Seen { status, notes, written, served }
+    Seen { status, notes, written, served, looks }
 }
 
 #[test]
@@ -65,6 +76,7 @@ fn worker() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let lives = std::env::var(LIVES).unwrap();
     let (tie, inherited) = Tie::take(SIZES).unwrap();
+    let tie = Arc::new(tie);
     let life = usize::try_from(inherited.lives).unwrap();
     let mut log = OpenOptions::new().create(true).append(true).open(place.join("written")).unwrap();
     let word = &inherited.arena.tail_words[0];
@@ -79,6 +91,7 @@ fn worker() {
         match step {
             "word" => drop(word.fetch_add(1, Ordering::Release)),
             "note" => tie.note("so", &format!("said in life {life}")).unwrap(),
+            "notes" => (0..150).for_each(|number| tie.note(&format!("note-{number}"), "text").unwrap()),
             "keep" => {
                 // Without a name from the start: only the holder's descriptor is left of it.
                 let mut file = tempfile::tempfile().unwrap();
@@ -87,7 +100,25 @@ fn worker() {
             }
             "release" => tie.release("file").unwrap(),
             "ready" => tie.ready().unwrap(),
-            "up" => std::thread::sleep(std::time::Duration::from_millis(1200)),
+            "up" => {
+                inherited.arena.beat().fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(1200));
+            }
+            // Two threads without a pause: files come and go, and one is kept again and again.
+            "talk" => {
+                let (one, other) = (tie.clone(), tie.clone());
+                std::thread::spawn(move || {
+                    for number in 0_u64.. {
+                        one.keep(&format!("file-{number}"), std::io::stderr().as_fd()).unwrap();
+                        one.release(&format!("file-{number}")).unwrap();
+                    }
+                });
+                std::thread::spawn(move || {
+                    loop {
+                        other.keep("again", std::io::stderr().as_fd()).unwrap();
+                    }
+                });
+            }
             // A signal for the holder, which is this process's parent, a moment after this process is gone.
             "term-later" => {
                 let holder = rustix::process::getppid().unwrap().as_raw_nonzero();
@@ -104,8 +135,23 @@ fn worker() {
             "ending" => tie.ending().unwrap(),
             "again" => tie.go_on_with("/proc/self/exe").unwrap(),
             "false" => tie.go_on_with("/bin/false").unwrap(),
+            "missing" => {
+                let refused = tie.go_on_with("/proc/self/no-such-program").unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
+            }
+            // No program: it opens and does not start.
+            "data" => tie.go_on_with("/etc/passwd").unwrap(),
+            // The holder, which is this process's parent, gets no descriptor more.
+            "starve" => {
+                let few = Rlimit { current: Some(8), ..getrlimit(Resource::Nofile) };
+                rustix::process::prlimit(rustix::process::getppid(), Resource::Nofile, few).unwrap();
+            }
             "refuse" => std::process::exit(34),
             "end" => std::process::exit(0),
+            "kill" => {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+            }
             "die" => std::process::abort(),
             other => panic!("{other}"),
         }
@@ -134,13 +180,35 @@ fn a_worker_that_dies_is_followed_by_one_that_has_all_it_kept() {
 }
 
 #[test]
+fn all_that_a_worker_said_before_it_died_counts() {
+    let seen = lives("notes+ready+die,notes+note+ready+die,ready+end");
+    assert_eq!((seen.status, seen.served), (0, true), "{:?}", seen.notes);
+    assert!(seen.written.ends_with("life 2, word 0, note Some(\"said in life 1\")\n"), "{}", seen.written);
+}
+
+#[test]
 fn five_in_a_row_that_do_not_come_up_are_enough_and_one_that_does_counts_anew() {
     let seen = lives("ready+die,die,refuse,die,die,die,die");
     assert_eq!(seen.status, 1);
     assert!(seen.notes.last().unwrap().contains("did not come up"), "{:?}", seen.notes);
     assert_eq!(seen.written.matches("life").count(), 6);
-    let seen = lives("ready+die,die,die,ready+up+die,die,die,die,ready+end");
-    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 8), "{:?}", seen.notes);
+    let seen = lives("ready+die,die,die,ready+up+die,die,die,die,die,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 9), "{:?}", seen.notes);
+    // After one that came up, and after one that was killed, there are as many.
+    for first in ["ready+up+die", "ready+kill"] {
+        let seen = lives(&format!("{first},die,die,die,die,die,ready+end"));
+        assert_eq!((seen.status, seen.written.matches("life").count()), (1, 6), "{:?}", seen.notes);
+        let seen = lives(&format!("{first},die,die,die,die,ready+end"));
+        assert_eq!((seen.status, seen.written.matches("life").count()), (0, 6), "{:?}", seen.notes);
+    }
+}
+
+#[test]
+fn a_holder_that_can_start_no_worker_tries_again_after_a_pause() {
+    let seen = lives("ready+starve+die,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    let failed = |note: &&String| note.contains("could not be started (Too many open files");
+    assert_eq!(seen.notes.iter().filter(failed).count(), 3, "{:?}", seen.notes);
 }
 
 #[test]
@@ -151,6 +219,16 @@ fn another_program_goes_on_and_the_last_one_if_it_does_not_serve() {
     assert!(seen.notes.iter().any(|note| note.contains("going on with the last one")), "{:?}", seen.notes);
     assert_eq!(seen.status, 0);
     assert!(seen.written.contains("life 2, "), "{}", seen.written);
+    let seen = lives("ready+data+end,ready+end");
+    assert!(seen.notes[1].contains("the new program could not be started (Permission denied"), "{:?}", seen.notes);
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+}
+
+#[test]
+fn a_program_that_the_holder_cannot_open_is_refused_while_the_worker_still_serves() {
+    let seen = lives("ready+missing+mark+die,ready+missing+again+end,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 3), "{:?}", seen.notes);
+    assert!(seen.written.contains("marked\nlife 1, "), "{}", seen.written);
 }
 
 #[test]
@@ -172,4 +250,21 @@ fn a_successor_that_hangs_before_it_serves_is_replaced_and_one_that_goes_on_is_n
     assert_eq!((seen.status, seen.written.matches("life").count()), (0, 3), "{:?}", seen.notes);
     assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
     assert!(seen.written.ends_with("marked\n"), "{}", seen.written);
+}
+
+#[test]
+fn a_worker_that_hangs_while_it_serves_is_replaced() {
+    let seen = lives("ready+wait,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
+}
+
+#[test]
+fn the_holder_looks_after_a_worker_that_never_stops_talking_and_finds_that_it_hangs() {
+    let seen = lives("talk+ready+slow+mark+wait,ready+end");
+    assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
+    assert!(seen.written.contains("marked"), "it was killed while it gave signs of life: {}", seen.written);
+    assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
+    // Four seconds with signs of life, and at least two looks without one.
+    assert!(seen.looks >= 5, "{} looks", seen.looks);
 }

@@ -317,6 +317,36 @@ fn the_service_manager_is_told_when_the_mount_stands_and_when_it_ends() {
 }
 
 #[test]
+fn the_service_managers_watchdog_is_fed_while_files_come_and_go_without_a_pause() {
+    let mut pond = Pond::new();
+    let path = pond.at("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    let hear = || {
+        let mut said = [0; 64];
+        manager.recv(&mut said).map(|len| said[..len].to_vec())
+    };
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "60000000")];
+    pond.mount_foreground_with(&["--size", SIZE], &environment);
+    while hear().is_ok() {}
+    // The holder gets two messages for each file that is removed while it is open.
+    let file = pond.mnt().join("file");
+    let mut fed = 0;
+    wait_until("the watchdog is fed", || {
+        for _ in 0..100 {
+            let open = fs::File::create(&file).unwrap();
+            fs::remove_file(&file).unwrap();
+            open.write_all_at(b"bytes", 0).unwrap();
+        }
+        while let Ok(said) = hear() {
+            fed += u32::from(said == b"WATCHDOG=1");
+        }
+        fed >= 3
+    });
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn each_line_of_a_daemons_log_has_its_time_and_the_first_says_what_was_mounted() {
     let pond = Pond::new();
     pond.mount(&["--size", "64M"]).ok();

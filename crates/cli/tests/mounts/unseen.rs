@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::pond::{Pond, SIZE, headpond, pattern, run, wait_until, write_and_sync};
+use crate::lacking::has_root;
+use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
 
 /// Kills the worker, and waits for the next one.
 fn take_over(pond: &Pond, daemon: usize) {
@@ -153,7 +154,7 @@ fn an_upgrade_goes_on_with_another_program_and_refuses_one_that_cannot() {
     let program = pond.program(env!("CARGO_BIN_EXE_headpond"), "headpond-next");
     let upgrade = |program: &Path| {
         let said = headpond().arg("upgrade").arg(pond.mnt()).arg("--program").arg(program).output().unwrap();
-        crate::pond::Said::from(said)
+        Said::from(said)
     };
     upgrade(&program).ok();
     let after = pond.status();
@@ -169,6 +170,68 @@ fn an_upgrade_goes_on_with_another_program_and_refuses_one_that_cannot() {
     drop(file);
     pond.unmount(&[]).ok();
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"before after");
+}
+
+/// Where a mount is, who serves it, and by which program.
+fn server(pond: &Pond) -> (serde_json::Value, std::path::PathBuf) {
+    let pid = pond.status()["pid"].clone();
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    (pid, program)
+}
+
+#[test]
+fn an_upgrade_to_a_program_that_the_holder_cannot_open_is_refused_and_the_mount_goes_on() {
+    if !has_root("for a mount name space") {
+        return;
+    }
+    let mut pond = Pond::new();
+    pond.mount_foreground(&["--size", SIZE]);
+    let path = pond.mnt().join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    let before = server(&pond);
+    // Only the client's mount namespace has the program there.
+    let script =
+        "mount --bind \"$(dirname \"$1\")\" \"$2\" && exec \"$1\" upgrade \"$3\" --program \"$2/$(basename \"$1\")\"";
+    let mut client = Command::new("unshare");
+    client.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_headpond")]);
+    let said = Said::from(client.arg(pond.at("other")).arg(pond.mnt()).output().unwrap());
+    said.refused(2, &["the holder of the mount cannot open it: No such file", "Nothing was changed"]);
+    let inside = pond.mnt().join("program");
+    fs::write(&inside, "").unwrap();
+    let said = run(["upgrade".as_ref(), pond.mnt().as_os_str(), "--program".as_ref(), inside.as_os_str()]);
+    said.refused(2, &["lies in the mount itself", "Copy the program"]);
+    assert_eq!(server(&pond), before);
+    file.write_all_at(b" after", 6).unwrap();
+    drop(file);
+    run(["upgrade".as_ref(), pond.mnt().as_os_str()]).ok();
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_program_that_fails_at_once_leaves_the_mount_to_the_one_before() {
+    let mut pond = Pond::new();
+    pond.mount_foreground(&["--size", SIZE]);
+    let path = pond.mnt().join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    let before = server(&pond);
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = shared-layout ] && exec {} \"$@\"\nexit 3\n", env!("CARGO_BIN_EXE_headpond"));
+    let source = pond.at("source");
+    fs::write(&source, script).unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = pond.program(source.to_str().unwrap(), "program");
+    let said = run(["upgrade".as_ref(), pond.mnt().as_os_str(), "--program".as_ref(), program.as_os_str()]);
+    said.refused(2, &["did not come up, and the last program goes on"]);
+    let after = server(&pond);
+    assert!(after.0 != before.0 && after.1 == before.1, "{before:?} {after:?}");
+    assert!(pond.log().contains("did not serve; going on with the last one"), "{}", pond.log());
+    file.write_all_at(b" after", 6).unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    pond.unmount(&[]).ok();
 }
 
 /// Does something on a thread, which may hang with the mount: the test then fails and does not hang, too.
@@ -221,6 +284,51 @@ fn a_successor_that_hangs_in_its_recovery_is_replaced() {
     fs::remove_file(&hangs).unwrap();
     assert_eq!(before_long("a read", move || fs::read(path).unwrap()), b"kept");
     pond.unmount(&[]).ok();
+}
+
+#[test]
+fn five_successors_that_do_not_come_up_end_the_mount_with_errors_and_what_was_synced_is_safe() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let environment = [("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "1")];
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, &pattern(100_000, 3));
+    fs::write(&hangs, "").unwrap();
+    pond.kill_worker(daemon);
+    // It comes while nobody serves, and waits.
+    let waiting = pond.mnt().join("other");
+    let error = before_long("a caller", move || fs::metadata(waiting).unwrap_err());
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::CONNABORTED.raw_os_error()), "{error}");
+    assert_eq!(pond.wait(daemon), 1);
+    let log = pond.log();
+    assert!(log.contains("5 in a row did not come up: the mount ends"), "{log}");
+    assert_eq!(log.matches("the worker hung, and was killed").count(), 5, "{log}");
+    fs::remove_file(&hangs).unwrap();
+    pond.mount(&[]).ok();
+    assert!(fs::read(&path).unwrap() == pattern(100_000, 3));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_worker_whose_shard_hangs_while_it_serves_is_replaced() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let environment = [("HEADPOND_SHARD_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "5")];
+    pond.mount_foreground_with(&["--size", SIZE], &environment);
+    let path = pond.mnt().join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"not synced", 0).unwrap();
+    let before = pond.status();
+    fs::write(&hangs, "").unwrap();
+    wait_until("the holder notices", || pond.log().contains("the worker hung, and was killed"));
+    fs::remove_file(&hangs).unwrap();
+    assert_eq!(before_long("a read", move || fs::read(path).unwrap()), b"not synced");
+    before_long("a sync", move || file.sync_all().unwrap());
+    let after = pond.status();
+    assert!(after["pid"] != before["pid"] && after["holder"] == before["holder"], "{before} {after}");
+    pond.unmount(&[]).ok();
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"not synced");
 }
 
 #[test]

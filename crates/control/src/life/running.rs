@@ -299,7 +299,7 @@ impl Running {
                 // As by a kill: the next worker relies on nothing that this one would still do.
                 std::process::exit(0)
             }
-            Err(error) => client.refuse(&Refusal::Failed { doing: "tell the holder".to_owned(), error }),
+            Err(refusal) => client.refuse(&refusal),
         }
     }
 

@@ -290,8 +290,8 @@ pub fn shared_layout() -> String {
     format!("{LAYOUT}: {tail_words} {ledger_words} {journal_words} {tail_bytes} {journal_bytes}")
 }
 
-/// Grows with each change to what workers leave to each other, if the sizes stay.
-const LAYOUT: u32 = 5;
+/// Grows with each change to what workers leave to each other, or say to the holder, if the sizes stay.
+const LAYOUT: u32 = 6;
 
 /// The places of a mount, as workers leave them to each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -416,10 +416,17 @@ impl Heirs {
         Ok(())
     }
 
-    /// The next worker is this program, once this one has ended.
-    pub(crate) fn go_on_with(&self, program: &Path) -> std::io::Result<()> {
-        let named = program.to_str().ok_or(std::io::ErrorKind::InvalidFilename)?;
-        self.tie.as_ref().map_or(Ok(()), |tie| tie.go_on_with(named))
+    /// The next worker is this program, once this one has ended. The holder has it open on return.
+    pub(crate) fn go_on_with(&self, program: &Path) -> Result<(), Refusal> {
+        let named = program.to_str().ok_or_else(|| std::io::ErrorKind::InvalidFilename.into());
+        let opened = named.and_then(|named| self.tie.as_ref().map_or(Ok(()), |tie| tie.go_on_with(named)));
+        opened.map_err(|error| {
+            Refusal::Usage(format!(
+                "upgrade to {}: the holder of the mount cannot open it: {error}. The holder must see the file in its own \
+                 mount namespace, and may read it. Nothing was changed",
+                program.display()
+            ))
+        })
     }
 
     /// Nobody comes after this worker: the mount is gone, and the pool has everything.
