@@ -44,7 +44,7 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
     let command = ClientCommand::Unmount { keep_dirty: args.keep_dirty };
     let (dirty_bytes, note) = leave(&daemon, command, args.quiet, &interrupt)?;
-    wait_for_end(processes);
+    let ended = wait_for_end(&daemon, processes);
     let mountpoint = daemon.mountpoint().display();
     if let Some(note) = note {
         println!("unmounted {mountpoint}: {} of dirty data stay in the pool. {note}", Size(dirty_bytes));
@@ -57,7 +57,7 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     } else if !args.quiet {
         println!("unmounted {mountpoint}: the origin is complete");
     }
-    Ok(())
+    ended
 }
 
 /// `headpond handover`.
@@ -68,20 +68,31 @@ pub fn hand_over(args: &HandoverArgs) -> Result<(), Refusal> {
     let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
     let command = ClientCommand::HandOver { to: args.to.clone() };
     let (dirty_bytes, note) = leave(&daemon, command, args.quiet, &interrupt)?;
-    wait_for_end(processes);
+    let ended = wait_for_end(&daemon, processes);
     println!(
         "unmounted {}: {} of dirty data stay in the pool. {}",
         daemon.mountpoint().display(),
         Size(dirty_bytes),
         note.unwrap_or_default()
     );
-    Ok(())
+    ended
 }
 
 /// Waits until the daemon's processes are gone: only then are the origin's volume and the flash free.
-fn wait_for_end(processes: [u32; 2]) {
+fn wait_for_end(daemon: &Daemon, processes: [u32; 2]) -> Result<(), Refusal> {
     let started = Instant::now();
-    while !processes.iter().all(|process| has_ended(*process)) && started.elapsed() < END_MAX {
+    loop {
+        let Some(process) = processes.into_iter().find(|process| !has_ended(*process)) else { return Ok(()) };
+        if started.elapsed() > END_MAX {
+            let doing =
+                format!("wait for the end of process {process}, which served {}", daemon.mountpoint().display());
+            let error = std::io::Error::other(format!(
+                "it did not come within {} s. Until then the origin's volume and the flash are in use. The process has \
+                 nothing left to do: kill -KILL {process}",
+                END_MAX.as_secs()
+            ));
+            return Err(Refusal::Failed { doing, error });
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
 }

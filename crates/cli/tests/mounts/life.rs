@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use crate::lacking::has_root;
+use crate::loop_device::{Loop, make_ext4};
 use crate::pond::{Pond, SIZE, Said, headpond, is_mounted, pattern, run, tree, wait_until, write_and_sync};
 
 #[test]
@@ -184,6 +185,41 @@ fn unmounted_by_somebody_else_it_still_completes_the_origin() {
     assert_eq!(pond.wait(daemon), 0, "{}", pond.log());
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(1 << 20, 4));
     assert_eq!(pond.marker(), None);
+}
+
+/// The processes are gone with all that they had open when the command returns.
+#[test]
+fn the_volumes_of_origin_and_flash_are_free_as_soon_as_an_unmount_returns() {
+    let pond = Pond::new();
+    fs::create_dir(pond.at("fast")).unwrap();
+    for (image, bytes) in [("slow.img", 64 << 20), ("fast.img", 96 << 20)] {
+        make_ext4(&pond.at(image), bytes);
+    }
+    for round in 0..10 {
+        let Some(mut slow) = Loop::over(&pond.at("slow.img")) else { return };
+        let Some(mut fast) = Loop::over(&pond.at("fast.img")) else { return };
+        slow.mount(&pond.origin(), "rw");
+        fast.mount(&pond.at("fast"), "rw");
+        pond.mount_places("origin", "mnt", "fast/flash", &["--size", SIZE]).ok();
+        write_and_sync(&pond.mnt().join("file"), &pattern(3 << 20, round));
+        // Every other time dirty data stays, and the next round finds it.
+        pond.unmount(if round % 2 == 0 { &["--keep-dirty"] } else { &[] }).ok();
+        slow.unmount();
+        fast.unmount();
+    }
+}
+
+#[test]
+fn an_unmount_whose_daemon_does_not_end_says_so_and_is_no_success() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    write_and_sync(&pond.mnt().join("file"), b"data");
+    let holder = pond.status()["holder"].to_string();
+    assert!(Command::new("kill").args(["-STOP", &holder]).status().unwrap().success());
+    pond.unmount(&[]).refused(1, &["it did not come within", &format!("kill -KILL {holder}")]);
+    assert!(!is_mounted(&pond.mnt()));
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"data");
+    pond.signal(daemon, "-CONT");
 }
 
 #[test]
