@@ -146,6 +146,53 @@ fn sigterm_flushes_within_its_bound_and_ctrl_c_keeps_everything_in_the_pool() {
     }
 }
 
+/// That the mount ends at the bound, with the rest in the pool. `end` ends it.
+fn ends_at_the_bound_and_keeps_the_rest(end: impl FnOnce(&mut Pond, usize)) {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE, "--model-disk", "hdd-7200"]);
+    run(["set".as_ref(), pond.mnt().as_os_str(), "shutdown-flush=1s".as_ref()]).ok();
+    pond.make_dirty_for_long();
+    end(&mut pond, daemon);
+    assert!(!is_mounted(&pond.mnt()));
+    let marker = pond.marker().unwrap();
+    assert_eq!(marker["state"], "dirty-left", "{}", pond.log());
+    assert!(marker["dirty_bytes"].as_u64().unwrap() > 0, "{marker}");
+    pond.mount(&[]).ok();
+    pond.check_dirty_for_long(&pond.mnt());
+    pond.unmount(&[]).ok();
+    pond.check_dirty_for_long(&pond.origin());
+    assert_eq!(pond.marker(), None);
+}
+
+#[test]
+fn a_flush_at_sigterm_ends_at_its_bound_and_the_next_mount_has_the_rest() {
+    ends_at_the_bound_and_keeps_the_rest(|pond, daemon| {
+        assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
+    });
+}
+
+/// A service manager that shuts the host down, as far as commands ask it.
+#[test]
+fn an_unmount_while_the_host_shuts_down_ends_at_the_bound_and_the_next_mount_has_the_rest() {
+    ends_at_the_bound_and_keeps_the_rest(|pond, daemon| {
+        fs::create_dir(pond.at("bin")).unwrap();
+        let script = "#!/bin/sh\n[ \"$*\" = is-system-running ] && echo stopping\nexit 1\n";
+        let make = "printf %s \"$1\" > \"$0\" && chmod +x \"$0\"";
+        // By another process, as no child of this one may have it open for writing.
+        let made = Command::new("sh").args(["-c", make]).arg(pond.at("bin/systemctl")).arg(script).status().unwrap();
+        assert!(made.success());
+        let path = format!("{}:{}", pond.at("bin").display(), std::env::var("PATH").unwrap());
+        let mut unmount = headpond();
+        unmount.arg("unmount").arg(pond.mnt()).env("PATH", path);
+        let mut user = Command::new("sleep").arg("60").current_dir(pond.mnt()).spawn().unwrap();
+        Said::from(unmount.output().unwrap()).refused(70, &["in use"]);
+        user.kill().unwrap();
+        user.wait().unwrap();
+        Said::from(unmount.output().unwrap()).ok().refused(0, &["of dirty data stay in the pool"]);
+        assert_eq!(pond.wait(daemon), 0, "{}", pond.log());
+    });
+}
+
 #[test]
 fn sigint_leaves_quickly_and_safely_and_says_so() {
     let mut pond = Pond::new();
