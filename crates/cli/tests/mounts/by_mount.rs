@@ -118,10 +118,10 @@ fn a_plain_umount_can_be_interrupted_and_a_forced_one_leaves_dirty_data_in_the_p
     let mut said = [0; 8];
     umounting.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert!(Command::new("kill").args(["-INT", &umounting.id().to_string()]).status().unwrap().success());
-    let mut rest = String::new();
-    umounting.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
-    assert_eq!(umounting.wait().unwrap().code(), Some(8), "{rest}");
-    assert!(rest.contains("stays mounted") && is_mounted(&pond.mnt()), "{rest}");
+    let mut said = String::from_utf8(said.to_vec()).unwrap();
+    umounting.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(umounting.wait().unwrap().code(), Some(8), "{said}");
+    assert!(said.contains("MiB left") && said.contains("stays mounted") && is_mounted(&pond.mnt()), "{said}");
     umount(&pond, &["-f"]).ok().refused(0, &["stay in the pool"]);
     assert!(!is_mounted(&pond.mnt()));
     assert_eq!(pond.marker().unwrap()["state"], "dirty-left");
