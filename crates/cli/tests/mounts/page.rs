@@ -35,7 +35,7 @@ fn set(pond: &Pond, change: &str) {
 }
 
 /// The kinds of the events, the oldest first.
-fn kinds(port: u16, head: &str) -> Vec<String> {
+pub fn kinds(port: u16, head: &str) -> Vec<String> {
     let events = json_at(port, "/api/events", head);
     events["events"].as_array().unwrap().iter().rev().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
 }
