@@ -131,6 +131,9 @@ pub enum Command {
     /// The command shows how much is left and how long it takes. If you press ctrl-C, the mount stays. At
     /// the end the origin is complete, and you can read it without headpond. While programs have files
     /// open in the mount, headpond refuses to unmount and names the programs.
+    ///
+    /// While systemd shuts the host down, the command writes for at most the setting shutdown-flush. What is left stays
+    /// in the pool, as with --keep-dirty.
     Unmount(UnmountArgs),
     /// Go on with another version of headpond, while the mount is in use
     ///

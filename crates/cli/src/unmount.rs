@@ -3,6 +3,7 @@
 //! Invariant: until the mount goes, every way out (ctrl-C, a busy mount, an origin that fails) leaves it as it was.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,10 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     let interrupt = Interrupt::listen();
     check_idle(daemon.mountpoint())?;
     let status = ask_status(&daemon)?;
-    if !args.keep_dirty && status.lease == "waiting" {
+    // A host that goes down waits for no flush of unknown length.
+    let bounded = !args.keep_dirty && host_goes_down();
+    let flushes_all = !args.keep_dirty && !bounded;
+    if flushes_all && status.lease == "waiting" {
         return Err(Refusal::Usage(format!(
             "{} stands still, as its lease is not renewed: nothing can go to the origin now. Nothing was changed. Start the \
              registry, or leave with what is dirty in the pool: --keep-dirty",
@@ -36,15 +40,15 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
         )));
     }
     // A flush would wait for the thaw. The unmount itself thaws.
-    if !args.keep_dirty && status.state != "frozen" {
+    if flushes_all && status.state != "frozen" {
         flush_first(&daemon, args, &interrupt)?;
         // The flush took a while: a program may have opened something.
         check_idle(daemon.mountpoint())?;
     }
     let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
-    let command = ClientCommand::Unmount { keep_dirty: args.keep_dirty };
+    let command = ClientCommand::Unmount { keep_dirty: args.keep_dirty, bounded };
     let (dirty_bytes, note) = leave(&daemon, command, args.quiet, &interrupt)?;
-    wait_for_end(processes);
+    let ended = wait_for_end(&daemon, processes);
     let mountpoint = daemon.mountpoint().display();
     if let Some(note) = note {
         println!("unmounted {mountpoint}: {} of dirty data stay in the pool. {note}", Size(dirty_bytes));
@@ -57,7 +61,7 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     } else if !args.quiet {
         println!("unmounted {mountpoint}: the origin is complete");
     }
-    Ok(())
+    ended
 }
 
 /// `headpond handover`.
@@ -68,22 +72,39 @@ pub fn hand_over(args: &HandoverArgs) -> Result<(), Refusal> {
     let processes = ask_status(&daemon).map_or([0; 2], |status| [status.pid, status.holder]);
     let command = ClientCommand::HandOver { to: args.to.clone() };
     let (dirty_bytes, note) = leave(&daemon, command, args.quiet, &interrupt)?;
-    wait_for_end(processes);
+    let ended = wait_for_end(&daemon, processes);
     println!(
         "unmounted {}: {} of dirty data stay in the pool. {}",
         daemon.mountpoint().display(),
         Size(dirty_bytes),
         note.unwrap_or_default()
     );
-    Ok(())
+    ended
 }
 
 /// Waits until the daemon's processes are gone: only then are the origin's volume and the flash free.
-fn wait_for_end(processes: [u32; 2]) {
+fn wait_for_end(daemon: &Daemon, processes: [u32; 2]) -> Result<(), Refusal> {
     let started = Instant::now();
-    while !processes.iter().all(|process| has_ended(*process)) && started.elapsed() < END_MAX {
+    loop {
+        let Some(process) = processes.into_iter().find(|process| !has_ended(*process)) else { return Ok(()) };
+        if started.elapsed() > END_MAX {
+            let doing =
+                format!("wait for the end of process {process}, which served {}", daemon.mountpoint().display());
+            let error = std::io::Error::other(format!(
+                "it did not come within {} s. Until then the origin's volume and the flash are in use. The process has \
+                 nothing left to do: kill -KILL {process}",
+                END_MAX.as_secs()
+            ));
+            return Err(Refusal::Failed { doing, error });
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Whether the service manager shuts the host down, or restarts it. A host without systemd never says so.
+fn host_goes_down() -> bool {
+    let said = Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).output();
+    said.is_ok_and(|said| said.stdout.trim_ascii() == b"stopping")
 }
 
 fn check_idle(mountpoint: &Path) -> Result<(), Refusal> {

@@ -51,6 +51,11 @@ mount -T fstab -a || exit 5
 mount -T fstab -a || exit 6
 grep " $root/mnt " /proc/self/mountinfo
 umount mnt || exit 7
+mount -t fuse.headpond origin mnt -o "$1" || exit 8
+grep -q " $root/mnt .* - fuse.headpond " /proc/self/mountinfo || exit 10
+echo more >mnt/more
+umount mnt || exit 11
+[ "$(cat origin/more)" = more ] || exit 12
 "#;
 
 #[test]
@@ -60,7 +65,7 @@ fn mount_and_umount_find_the_helpers_also_from_fstab() {
     }
     let pond = Pond::new();
     fs::create_dir(pond.at("helpers")).unwrap();
-    for name in ["mount.headpond", "umount.fuse.headpond"] {
+    for name in ["mount.headpond", "mount.fuse.headpond", "umount.fuse.headpond"] {
         helper(&pond, &format!("helpers/{name}"));
     }
     let mut command = Command::new("unshare");
@@ -118,10 +123,10 @@ fn a_plain_umount_can_be_interrupted_and_a_forced_one_leaves_dirty_data_in_the_p
     let mut said = [0; 8];
     umounting.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert!(Command::new("kill").args(["-INT", &umounting.id().to_string()]).status().unwrap().success());
-    let mut rest = String::new();
-    umounting.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
-    assert_eq!(umounting.wait().unwrap().code(), Some(8), "{rest}");
-    assert!(rest.contains("stays mounted") && is_mounted(&pond.mnt()), "{rest}");
+    let mut said = String::from_utf8(said.to_vec()).unwrap();
+    umounting.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(umounting.wait().unwrap().code(), Some(8), "{said}");
+    assert!(said.contains("MiB left") && said.contains("stays mounted") && is_mounted(&pond.mnt()), "{said}");
     umount(&pond, &["-f"]).ok().refused(0, &["stay in the pool"]);
     assert!(!is_mounted(&pond.mnt()));
     assert_eq!(pond.marker().unwrap()["state"], "dirty-left");

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::loop_device::Loop;
-use crate::pond::{Pond, SIZE, pattern, run, wait_until, write_and_sync};
+use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
 use crate::several_devices::{EndAtLast, fault, mount_over, pool, pool_status, write_and_verify};
 
 /// The paths of the pool's devices, by name.
@@ -116,6 +117,80 @@ fn a_device_is_replaced_and_the_only_one_moved_and_what_left_is_no_pool() {
     pond.unmount(&["--keep-dirty"]).ok();
     mount_over(&pond, &["flash"], &[]).refused(32, &["not a headpond pool"]);
     mount_over(&pond, &["second", "fourth"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == holds);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}
+
+/// Whether a process has a handler for SIGINT.
+fn handles_interrupts(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+    u64::from_str_radix(caught, 16).is_ok_and(|caught| caught & 2 != 0)
+}
+
+#[test]
+fn a_move_under_a_writer_goes_on_when_its_command_is_interrupted_and_can_be_waited_for() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", "128M", "--test-fault", "none"]).ok();
+    // No long run, which would go to the origin at once.
+    let more = |file: u64| format!("f{file}");
+    (0..24).for_each(|file| write_and_sync(&pond.mnt().join(more(file)), &pattern(1 << 20, file)));
+    let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        let at_last = EndAtLast(&end);
+        wait_until("it is there", || path.exists());
+        // So slow that it is under way when its command is interrupted.
+        pond.fault("delay=200").ok();
+        let mut moving = headpond();
+        moving.args(["pool", "move"]).arg(pond.mnt()).arg(pond.at("new")).args(["--size", "128M"]);
+        let moving = moving.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let change = || pool_status(&pond)["change"].clone();
+        wait_until("it says how much is left", || change()["left_bytes"].as_u64() > Some(0));
+        assert!(change()["total_bytes"].as_u64() >= change()["left_bytes"].as_u64(), "{}", change());
+        wait_until("the command can be interrupted", || handles_interrupts(moving.id()));
+        assert!(Command::new("kill").args(["-INT", &moving.id().to_string()]).status().unwrap().success());
+        let said = Said::from(moving.wait_with_output().unwrap());
+        said.refused(73, &["the change goes on in the background", "headpond pool wait"]);
+        assert_eq!(change()["state"], "running");
+        pond.fault("heal").ok();
+        pool(&pond, "wait", &["--quiet".as_ref()]).ok();
+        assert_eq!(devices(&pond), ["new"]);
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    assert!(fs::read(&path).unwrap() == holds);
+    run(["check".as_ref(), pond.flash().as_os_str()]).refused(32, &["not a headpond pool"]);
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount_over(&pond, &["new"], &[]).ok();
+    assert!(fs::read(&path).unwrap() == holds);
+    assert!((0..24).all(|file| fs::read(pond.mnt().join(more(file))).unwrap() == pattern(1 << 20, file)));
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}
+
+#[test]
+fn the_only_device_grows_and_shrinks_under_a_writer() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", "96M"]).ok();
+    let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        let at_last = EndAtLast(&end);
+        wait_until("it is there", || path.exists());
+        for (command, size, mib) in [("grow", "128M", 128), ("shrink", "80M", 80), ("grow", "96M", 96)] {
+            pool(&pond, command, &[size.as_ref()]).ok();
+            assert_eq!(pond.status()["size_bytes"], mib << 20, "{command}");
+            assert_eq!(fs::metadata(pond.flash()).unwrap().len(), mib << 20, "{command}");
+        }
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    assert!(fs::read(&path).unwrap() == holds);
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount_over(&pond, &["flash"], &[]).ok();
+    assert_eq!(pond.status()["size_bytes"], 96 << 20);
     assert!(fs::read(&path).unwrap() == holds);
     pond.unmount(&[]).ok();
     assert!(fs::read(pond.origin().join("file")).unwrap() == holds);

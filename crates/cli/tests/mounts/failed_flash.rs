@@ -4,6 +4,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use crate::numbers::free_port;
+use crate::page::kinds;
 use crate::pond::{Pond, SIZE, pattern, tree, wait_until, write_and_sync};
 
 const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-through"];
@@ -65,6 +67,31 @@ fn writes_go_on_at_the_origin_when_flash_cannot_be_written_and_the_origin_is_com
             }
         }
     }
+}
+
+#[test]
+fn the_history_and_the_log_tell_of_errors_of_the_flash() {
+    let pond = Pond::new();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("f0"), &pattern(1 << 20, 0));
+    pond.unmount(&[]).ok();
+    pond.mount(&["--test-fault", "none", "--http", &address]).ok();
+    let has = |kind: &str| kinds(port, "").iter().filter(|one| *one == kind).count();
+    assert_eq!((has("flash-error-masked"), has("flash-failed")), (0, 0));
+    pond.fault("read-errors=0").ok();
+    assert!(fs::read(pond.mnt().join("f0")).unwrap() == pattern(1 << 20, 0));
+    wait_until("a masked error is told", || has("flash-error-masked") == 1);
+    assert_eq!(has("flash-failed"), 0, "a read alone is no failure");
+    pond.fault("heal").ok();
+    pond.fault("write-errors=0").ok();
+    write_and_sync_with_patience(&pond, "after", &pattern(1 << 20, 9));
+    wait_until("the failure is told", || has("flash-failed") == 1);
+    for told in ["a read of the flash failed, but the origin had the data", "the pool caches nothing more"] {
+        assert!(pond.log().contains(told), "{told}: {}", pond.log());
+    }
+    pond.unmount(&[]).ok();
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use crate::lacking::has_root;
+use crate::loop_device::{Loop, make_ext4};
 use crate::pond::{Pond, SIZE, Said, headpond, is_mounted, pattern, run, tree, wait_until, write_and_sync};
 
 #[test]
@@ -145,6 +146,53 @@ fn sigterm_flushes_within_its_bound_and_ctrl_c_keeps_everything_in_the_pool() {
     }
 }
 
+/// That the mount ends at the bound, with the rest in the pool. `end` ends it.
+fn ends_at_the_bound_and_keeps_the_rest(end: impl FnOnce(&mut Pond, usize)) {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE, "--model-disk", "hdd-7200"]);
+    run(["set".as_ref(), pond.mnt().as_os_str(), "shutdown-flush=1s".as_ref()]).ok();
+    pond.make_dirty_for_long();
+    end(&mut pond, daemon);
+    assert!(!is_mounted(&pond.mnt()));
+    let marker = pond.marker().unwrap();
+    assert_eq!(marker["state"], "dirty-left", "{}", pond.log());
+    assert!(marker["dirty_bytes"].as_u64().unwrap() > 0, "{marker}");
+    pond.mount(&[]).ok();
+    pond.check_dirty_for_long(&pond.mnt());
+    pond.unmount(&[]).ok();
+    pond.check_dirty_for_long(&pond.origin());
+    assert_eq!(pond.marker(), None);
+}
+
+#[test]
+fn a_flush_at_sigterm_ends_at_its_bound_and_the_next_mount_has_the_rest() {
+    ends_at_the_bound_and_keeps_the_rest(|pond, daemon| {
+        assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
+    });
+}
+
+/// A service manager that shuts the host down, as far as commands ask it.
+#[test]
+fn an_unmount_while_the_host_shuts_down_ends_at_the_bound_and_the_next_mount_has_the_rest() {
+    ends_at_the_bound_and_keeps_the_rest(|pond, daemon| {
+        fs::create_dir(pond.at("bin")).unwrap();
+        let script = "#!/bin/sh\n[ \"$*\" = is-system-running ] && echo stopping\nexit 1\n";
+        let make = "printf %s \"$1\" > \"$0\" && chmod +x \"$0\"";
+        // By another process, as no child of this one may have it open for writing.
+        let made = Command::new("sh").args(["-c", make]).arg(pond.at("bin/systemctl")).arg(script).status().unwrap();
+        assert!(made.success());
+        let path = format!("{}:{}", pond.at("bin").display(), std::env::var("PATH").unwrap());
+        let mut unmount = headpond();
+        unmount.arg("unmount").arg(pond.mnt()).env("PATH", path);
+        let mut user = Command::new("sleep").arg("60").current_dir(pond.mnt()).spawn().unwrap();
+        Said::from(unmount.output().unwrap()).refused(70, &["in use"]);
+        user.kill().unwrap();
+        user.wait().unwrap();
+        Said::from(unmount.output().unwrap()).ok().refused(0, &["of dirty data stay in the pool"]);
+        assert_eq!(pond.wait(daemon), 0, "{}", pond.log());
+    });
+}
+
 #[test]
 fn sigint_leaves_quickly_and_safely_and_says_so() {
     let mut pond = Pond::new();
@@ -186,6 +234,41 @@ fn unmounted_by_somebody_else_it_still_completes_the_origin() {
     assert_eq!(pond.marker(), None);
 }
 
+/// The processes are gone with all that they had open when the command returns.
+#[test]
+fn the_volumes_of_origin_and_flash_are_free_as_soon_as_an_unmount_returns() {
+    let pond = Pond::new();
+    fs::create_dir(pond.at("fast")).unwrap();
+    for (image, bytes) in [("slow.img", 64 << 20), ("fast.img", 96 << 20)] {
+        make_ext4(&pond.at(image), bytes);
+    }
+    for round in 0..10 {
+        let Some(mut slow) = Loop::over(&pond.at("slow.img")) else { return };
+        let Some(mut fast) = Loop::over(&pond.at("fast.img")) else { return };
+        slow.mount(&pond.origin(), "rw");
+        fast.mount(&pond.at("fast"), "rw");
+        pond.mount_places("origin", "mnt", "fast/flash", &["--size", SIZE]).ok();
+        write_and_sync(&pond.mnt().join("file"), &pattern(3 << 20, round));
+        // Every other time dirty data stays, and the next round finds it.
+        pond.unmount(if round % 2 == 0 { &["--keep-dirty"] } else { &[] }).ok();
+        slow.unmount();
+        fast.unmount();
+    }
+}
+
+#[test]
+fn an_unmount_whose_daemon_does_not_end_says_so_and_is_no_success() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    write_and_sync(&pond.mnt().join("file"), b"data");
+    let holder = pond.status()["holder"].to_string();
+    assert!(Command::new("kill").args(["-STOP", &holder]).status().unwrap().success());
+    pond.unmount(&[]).refused(1, &["it did not come within", &format!("kill -KILL {holder}")]);
+    assert!(!is_mounted(&pond.mnt()));
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"data");
+    pond.signal(daemon, "-CONT");
+}
+
 #[test]
 fn a_busy_mount_stays_and_says_who_uses_it() {
     let pond = Pond::new();
@@ -208,10 +291,10 @@ fn an_interrupted_unmount_leaves_the_mount_as_it_was() {
     let mut said = [0; 8];
     unmount.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert!(Command::new("kill").args(["-INT", &unmount.id().to_string()]).status().unwrap().success());
-    let mut rest = String::new();
-    unmount.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
-    assert_eq!(unmount.wait().unwrap().code(), Some(73), "{rest}");
-    assert!(rest.contains("stays mounted"), "{rest}");
+    let mut said = String::from_utf8(said.to_vec()).unwrap();
+    unmount.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(unmount.wait().unwrap().code(), Some(73), "{said}");
+    assert!(said.contains("MiB left") && said.contains("stays mounted"), "{said}");
     assert!(is_mounted(&pond.mnt()));
     let file = File::open(pond.mnt().join("file")).unwrap();
     let mut block = vec![0; 4096];

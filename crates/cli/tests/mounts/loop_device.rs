@@ -39,12 +39,20 @@ impl Loop {
         run(Command::new("mount").args(["-o", options]).arg(&self.device).arg(on));
         self.mounted.push(on.to_owned());
     }
+
+    /// Takes away what is mounted from it, which must succeed at once.
+    #[track_caller]
+    pub fn unmount(&mut self) {
+        for on in self.mounted.drain(..).rev() {
+            run(Command::new("umount").arg(on));
+        }
+    }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
         for on in self.mounted.drain(..).rev() {
-            // Of a daemon that has just answered, or was just killed, something may still be open here.
+            // Of a daemon that was just killed, or that a failed test left, something may still be open here.
             let started = Instant::now();
             let gone =
                 || Command::new("umount").arg(&on).stderr(Stdio::null()).status().is_ok_and(|status| status.success());

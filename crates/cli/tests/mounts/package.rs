@@ -2,11 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::lacking::{has_root, lacks_nothing};
-use crate::pond::Said;
+use crate::pond::{Pond, SIZE, Said};
 
 fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = S>) -> Said {
     Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap().into()
@@ -114,6 +116,32 @@ fn rpm_comes_and_goes(package: &Path, root: &Path) {
     assert!(!root.join("usr/bin/headpond").exists() && own.exists());
 }
 
+/// A mount of the installed program has the same processes after an upgrade of its package, and an open file goes on.
+/// The package cannot be removed meanwhile.
+fn a_mount_goes_on_while(program: &Path, prerm: &Path, upgrade: impl FnOnce()) {
+    let pond = Pond::new();
+    let places = [pond.origin(), pond.mnt(), "--flash".into(), pond.flash(), "--size".into(), SIZE.into()];
+    let log = ["--background".into(), "--log".into(), pond.at("log")];
+    run(program, ["mount".into()].into_iter().chain(places).chain(log)).ok();
+    let before = fs::metadata(program).unwrap().ino();
+    let processes = || ["pid", "holder"].map(|name| pond.status()[name].as_u64().unwrap());
+    let (first, mut file) = (processes(), fs::File::create(pond.mnt().join("file")).unwrap());
+    file.write_all(b"before, ").unwrap();
+    upgrade();
+    assert_ne!(fs::metadata(program).unwrap().ino(), before, "the program is another file");
+    assert_eq!(processes(), first);
+    file.write_all(b"after").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    // Without the mark that dpkg gives to scripts of a root elsewhere.
+    let script = |word: &str| run("sh", [prerm.as_os_str(), OsStr::new(word)]);
+    script("upgrade").ok();
+    script("remove").refused(1, &[pond.mnt().to_str().unwrap(), "first unmount these"]);
+    assert_eq!(processes(), first);
+    run(program, [OsStr::new("unmount"), pond.mnt().as_os_str()]).ok();
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"before, after");
+}
+
 /// Installs a Debian package, again as an upgrade, and removes it.
 fn comes_and_goes(deb: &Path, root: &Path) {
     for directory in ["updates", "info"] {
@@ -129,7 +157,9 @@ fn comes_and_goes(deb: &Path, root: &Path) {
     dpkg("--install", deb.as_os_str()).ok();
     let own = root.join("etc/headpond/mysql.conf");
     fs::write(&own, "ORIGIN=/slow/mysql\n").unwrap();
-    dpkg("--install", deb.as_os_str()).ok();
+    a_mount_goes_on_while(&root.join("usr/bin/headpond"), &root.join("var/lib/dpkg/info/headpond.prerm"), || {
+        dpkg("--install", deb.as_os_str()).ok();
+    });
     run(root.join("usr/bin/headpond"), ["--version"]).ok();
     dpkg("--remove", OsStr::new("headpond")).ok();
     assert!(!root.join("usr/bin/headpond").exists() && own.exists());

@@ -192,11 +192,27 @@ impl Pond {
     /// interrupts it.
     pub fn mount_slow_and_dirty(&self) {
         self.mount(&["--size", SIZE, "--model-disk", "hdd-7200"]).ok();
+        self.make_dirty_for_long();
+    }
+
+    /// Makes so many places dirty that a modelled disk takes seconds for them.
+    pub fn make_dirty_for_long(&self) {
         let file = fs::File::create(self.mnt().join("file")).unwrap();
         for block in 0..600_u64 {
             file.write_all_at(&pattern(4096, block), block * 37 * 65536).unwrap();
         }
         file.sync_all().unwrap();
+    }
+
+    /// That all of it is below `dir`.
+    #[track_caller]
+    pub fn check_dirty_for_long(&self, dir: &Path) {
+        let file = fs::File::open(dir.join("file")).unwrap();
+        for block in 0..600_u64 {
+            let mut there = vec![0; 4096];
+            file.read_exact_at(&mut there, block * 37 * 65536).unwrap();
+            assert!(there == pattern(4096, block), "block {block}");
+        }
     }
 
     pub fn unmount(&self, more: &[&str]) -> Said {

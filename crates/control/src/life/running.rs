@@ -46,6 +46,13 @@ enum EndFlush {
     Everything,
 }
 
+impl EndFlush {
+    /// What can from now on in so much time. `None`: the setting is off.
+    fn within(bound: Option<Duration>) -> Self {
+        bound.map_or(Self::Nothing, |bound| Self::Within(Instant::now() + bound))
+    }
+}
+
 /// A pool in use, and the mount that is its door.
 pub struct Running {
     service: Service,
@@ -180,13 +187,17 @@ impl Running {
         let mut elsewhere = Elsewhere::new();
         loop {
             match self.events.recv_timeout(PERIOD) {
-                Ok(Event::Unmount { client, keep_dirty }) => {
+                Ok(Event::Unmount { client, keep_dirty, bounded }) => {
                     // Requests that wait for the thaw would keep the mount busy.
                     self.service.thaw();
                     self.pool.leaves(true);
                     match self.mounted.unmount() {
                         Ok(()) => {
-                            let flush = if keep_dirty { EndFlush::Nothing } else { EndFlush::Everything };
+                            let flush = match (keep_dirty, bounded) {
+                                (true, _) => EndFlush::Nothing,
+                                (false, true) => EndFlush::within(self.service.settings().shutdown_flush()),
+                                (false, false) => EndFlush::Everything,
+                            };
                             return self.finish(flush, Some(client));
                         }
                         Err(error) => {
@@ -333,10 +344,7 @@ impl Running {
                 }
             }
         }
-        match flush {
-            Some(bound) => self.finish(EndFlush::Within(Instant::now() + bound), None),
-            None => self.finish(EndFlush::Nothing, None),
-        }
+        self.finish(EndFlush::within(flush), None)
     }
 
     fn finish(self, flush: EndFlush, client: Option<Client>) -> Result<Ended, Refusal> {

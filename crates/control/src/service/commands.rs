@@ -35,7 +35,7 @@ use crate::settings::{LiveSettings, SettingChange, Settings};
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A client asks for an unmount.
-    Unmount { client: Client, keep_dirty: bool },
+    Unmount { client: Client, keep_dirty: bool, bounded: bool },
     /// A client asks to give the pool to another host.
     HandOver { client: Client, to: String },
     /// A client asks for another program.
@@ -223,7 +223,9 @@ impl Service {
                 self.pass(Event::Upgrade { client, program, layout }, events);
             }
             ClientCommand::HandOver { to } => self.pass(Event::HandOver { client, to }, events),
-            ClientCommand::Unmount { keep_dirty } => self.pass(Event::Unmount { client, keep_dirty }, events),
+            ClientCommand::Unmount { keep_dirty, bounded } => {
+                self.pass(Event::Unmount { client, keep_dirty, bounded }, events);
+            }
         }
     }
 

@@ -133,6 +133,9 @@ pub enum ClientCommand {
     Unmount {
         /// Leave dirty data in the pool. Otherwise destage first what is still dirty.
         keep_dirty: bool,
+        /// Destage for no longer than the setting shutdown-flush, as the host goes down. What is left stays in the pool.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        bounded: bool,
     },
     /// Unmount, and give the pool to the host that has its copy. The answer is that to an unmount.
     HandOver {
@@ -301,7 +304,11 @@ mod tests {
             ),
             (ClientCommand::Operation { id: 7 }, r#"{"do":"operation","id":7}"#),
             (ClientCommand::HandOver { to: "db2".to_owned() }, r#"{"do":"hand-over","to":"db2"}"#),
-            (ClientCommand::Unmount { keep_dirty: true }, r#"{"do":"unmount","keep_dirty":true}"#),
+            (ClientCommand::Unmount { keep_dirty: true, bounded: false }, r#"{"do":"unmount","keep_dirty":true}"#),
+            (
+                ClientCommand::Unmount { keep_dirty: false, bounded: true },
+                r#"{"do":"unmount","keep_dirty":false,"bounded":true}"#,
+            ),
         ] {
             assert_eq!(serde_json::to_string(&command).unwrap(), line);
             assert_eq!(serde_json::from_str::<ClientCommand>(line).unwrap(), command);

@@ -249,7 +249,7 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: SHUTDOWN_FLUSH,
-        meaning: "How long SIGTERM, as a host sends it when it shuts down, lets headpond write dirty data to the origin.",
+        meaning: "How long headpond writes dirty data to the origin at SIGTERM, and when systemd shuts the host down.",
         effect: "Longer: the origin is more likely to be complete after a shutdown. Shorter, or off: the host goes down \
                  sooner. What is left stays in the pool, and a marker beside the origin says so. A second signal ends the \
                  flush.",
