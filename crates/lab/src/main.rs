@@ -189,6 +189,9 @@ struct Unseen {
     /// files are sparse: it takes 1 % of that on disk. Only root can.
     #[arg(long, value_name = "GIB", conflicts_with_all = ["kind", "pace", "seed"])]
     map: Option<u64>,
+    /// Kill and upgrade nothing, in the same time: how long the load waits by itself.
+    #[arg(long, conflicts_with = "map")]
+    spare: bool,
     /// The seed of the kills' moments.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -213,7 +216,8 @@ fn run_unseen(arguments: &Unseen) -> Result<()> {
         if let Some(missing) = work.missing() {
             return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", work.name())));
         }
-        let options = unseen::Options { work, kills: arguments.kills, pace: arguments.pace, seed: arguments.seed };
+        let Unseen { kills, pace, seed, spare: spares, .. } = *arguments;
+        let options = unseen::Options { work, kills, pace, seed, spares };
         let run = |directory: &Path| unseen::run(&headpond, directory, &options);
         println!("{}: {}", work.name(), in_scratch("headpond-unseen-", &arguments.scratch, run)?);
     }

@@ -282,6 +282,13 @@ impl Mount {
         command::run("upgrading the mount", upgrade.arg("upgrade").arg(&self.mountpoint)).map(drop)
     }
 
+    /// The same, and does not wait for it.
+    pub fn begin_upgrade(&self) -> Result<Service> {
+        let mut upgrade = Command::new(&self.headpond.program);
+        upgrade.arg("upgrade").arg(&self.mountpoint);
+        Service::start("headpond upgrade", upgrade, &self.mountpoint.with_file_name("upgrade.log"))
+    }
+
     /// What the mount has counted.
     pub fn figures(&self) -> Result<Figures> {
         self.headpond.figures(&self.mountpoint)

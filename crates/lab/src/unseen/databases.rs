@@ -11,18 +11,19 @@ use std::path::Path;
 
 pub(super) fn run(headpond: &Headpond, directory: &Path, kind: Kind, options: &Options) -> Result<Pauses> {
     let place = DatabaseOnMount::make(directory, directory, kind)?;
-    let ((kills, upgrades), served) = disturb(
+    let ((kills, during_upgrades, upgrades), served) = disturb(
         headpond,
         &place,
         |mount, look| {
-            let mut killer = Killer::new(mount, options.pace, options.seed);
+            let mut killer = Killer::new(mount, options);
             killer.run(options.kills, look)?;
-            Ok((killer.kills(), killer.upgrades()))
+            Ok((killer.kills(), killer.during_upgrades(), killer.upgrades()))
         },
-        |mount, (kills, upgrades)| {
+        |mount, (kills, _, upgrades)| {
             let all_were_killed = mount.lives()?.takeovers == kills + upgrades;
             if all_were_killed { Ok(()) } else { Err(failed("a worker ended by itself, after the last kill")) }
         },
     )?;
-    Ok(Pauses { kills, upgrades, done: Finished::Transactions(served.transactions), longest: Some(served.longest) })
+    let (done, longest) = (Finished::Transactions(served.transactions), Some(served.longest));
+    Ok(Pauses { kills, during_upgrades, upgrades, done, longest })
 }

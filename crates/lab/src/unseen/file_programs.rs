@@ -33,9 +33,9 @@ pub(super) fn run_fsx(headpond: &Headpond, directory: &Path, options: &Options) 
         ended: 0,
     });
     let mount = headpond.mount(&mounting)?;
-    let mut killer = Killer::new(&mount, options.pace, options.seed);
+    let mut killer = Killer::new(&mount, options);
     let outcome = killer.run(options.kills, &mut || exercises.iter_mut().try_for_each(|one| one.go_on(&mut random)));
-    let (kills, upgrades) = (killer.kills(), killer.upgrades());
+    let (kills, during_upgrades, upgrades) = (killer.kills(), killer.during_upgrades(), killer.upgrades());
     let files = outcome.and_then(|()| exercises.iter_mut().map(Exercise::finish).collect::<Result<Vec<_>>>());
     let files = end(mount, files, kills + upgrades)?;
     for (name, bytes) in files {
@@ -44,7 +44,7 @@ pub(super) fn run_fsx(headpond: &Headpond, directory: &Path, options: &Options) 
         }
     }
     let done = exercises.iter().map(|one| one.ended * OPERATIONS).sum();
-    Ok(Pauses { kills, upgrades, done: Finished::Operations(done), longest: None })
+    Ok(Pauses { kills, during_upgrades, upgrades, done: Finished::Operations(done), longest: None })
 }
 
 /// fsx with one shape, on one file.
@@ -92,12 +92,12 @@ pub(super) fn run_pjdfstest(headpond: &Headpond, directory: &Path, options: &Opt
     let bare = Outcomes::of(&directory_in(directory, "bare")?, &run)?;
     let mount = headpond.mount(&mounting)?;
     let mut suite = Suite { bare, mountpoint: mounting.mountpoint, run, running: None, passed: 0 };
-    let mut killer = Killer::new(&mount, options.pace, options.seed);
+    let mut killer = Killer::new(&mount, options);
     let outcome = killer.run(options.kills, &mut || suite.go_on());
-    let (kills, upgrades) = (killer.kills(), killer.upgrades());
+    let (kills, during_upgrades, upgrades) = (killer.kills(), killer.during_upgrades(), killer.upgrades());
     let outcome = outcome.and_then(|()| suite.finish());
     end(mount, outcome, kills + upgrades)?;
-    Ok(Pauses { kills, upgrades, done: Finished::Tests(suite.passed), longest: None })
+    Ok(Pauses { kills, during_upgrades, upgrades, done: Finished::Tests(suite.passed), longest: None })
 }
 
 /// pjdfstest, again and again.

@@ -4,8 +4,11 @@
 //!
 //! The holder gives up a mount whose workers die one after the other. So after a few that did not live long, the next
 //! one may.
+//!
+//! Now and then a worker is killed during an upgrade, whichever worker that is then. The upgrade may fail. The mount
+//! must not.
 
-use super::failed;
+use super::{Options, failed};
 use crate::failure::Result;
 use crate::loaded_database::{Look, watch};
 use crate::pond::Mount;
@@ -16,12 +19,17 @@ use std::time::{Duration, Instant};
 const TAKE_OVER_MAX: Duration = Duration::from_secs(120);
 /// How often a wait looks.
 const LOOK: Duration = Duration::from_millis(10);
-/// Workers in a row that do not live long; the holder bears one more.
+/// Workers in a row that do not live long: a fifth that does not come up would end the mount.
 const SHORT_LIVES: u32 = 4;
 /// A long life: the holder calls one of 1 s long.
 const LONG_LIFE: Duration = Duration::from_millis(1200);
 /// With [`Pace::Again`], a worker that has not begun to serve is killed at most so long after its start.
 const AGAIN: u64 = 250;
+
+/// One kill in so many comes during an upgrade, and the last one.
+const UPGRADED: u32 = 8;
+/// It comes at most so many milliseconds after the command to upgrade was started.
+const ASKED: u64 = 300;
 
 /// When workers are killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -50,7 +58,11 @@ pub(super) struct Killer<'a> {
     mount: &'a Mount,
     pace: Pace,
     random: u64,
+    spares: bool,
     kills: u64,
+    /// Of these, so many during an upgrade.
+    during_upgrades: u64,
+    /// Workers that ended for a program that took over.
     upgrades: u64,
     /// The worker that was killed last.
     last: Option<u32>,
@@ -59,15 +71,26 @@ pub(super) struct Killer<'a> {
 }
 
 impl<'a> Killer<'a> {
-    pub(super) fn new(mount: &'a Mount, pace: Pace, seed: u64) -> Self {
-        Self { mount, pace, random: seed, kills: 0, upgrades: 0, last: None, short_lives: 0 }
+    pub(super) fn new(mount: &'a Mount, options: &Options) -> Self {
+        let Options { pace, seed, spares, .. } = *options;
+        let (kills, during_upgrades, upgrades) = (0, 0, 0);
+        Self { mount, pace, random: seed, spares, kills, during_upgrades, upgrades, last: None, short_lives: 0 }
     }
 
-    /// Kills that many workers, lets one be replaced half-way, and waits until the last one serves.
+    /// Kills that many workers, lets one be replaced half-way, and waits until the last one serves. If it spares them,
+    /// it takes the same time.
     pub(super) fn run(&mut self, kills: u32, look: Look<'_>) -> Result<()> {
         for number in 0..kills {
+            if self.spares {
+                watch(self.pace.life(&mut self.random), look)?;
+                continue;
+            }
             if number == kills / 2 {
                 self.upgrade(look)?;
+            }
+            if number % UPGRADED == UPGRADED - 1 || (number > 0 && number == kills - 1) {
+                self.kill_during_upgrade(look)?;
+                continue;
             }
             let again =
                 self.pace == Pace::Again && self.last.is_some() && self.short_lives < SHORT_LIVES && self.coin();
@@ -82,6 +105,10 @@ impl<'a> Killer<'a> {
 
     pub(super) const fn kills(&self) -> u64 {
         self.kills
+    }
+
+    pub(super) const fn during_upgrades(&self) -> u64 {
+        self.during_upgrades
     }
 
     pub(super) const fn upgrades(&self) -> u64 {
@@ -137,6 +164,46 @@ impl<'a> Killer<'a> {
         self.mount.upgrade()?;
         (self.last, self.upgrades) = (Some(replaced), self.upgrades + 1);
         self.served(look)
+    }
+
+    /// Kills the worker a moment after an upgrade was asked for: before it was told, while it hands over, or the one
+    /// that takes over.
+    fn kill_during_upgrade(&mut self, look: Look<'_>) -> Result<()> {
+        self.served(look)?;
+        let upgrade = self.mount.begin_upgrade()?;
+        let moment = Duration::from_millis(below(&mut self.random, ASKED));
+        watch(moment, look)?;
+        self.kill(look)?;
+        self.during_upgrades += 1;
+        self.short_lives += 1;
+        let start = Instant::now();
+        while upgrade.is_running() {
+            if start.elapsed() > 2 * TAKE_OVER_MAX {
+                return Err(failed("an upgrade during which the worker was killed does not end"));
+            }
+            watch(LOOK, look)?;
+        }
+        // Now that the command has ended, no more workers end for it.
+        let known = self.kills + self.upgrades;
+        loop {
+            match self.mount.lives() {
+                Ok(lives) if (known..=known + 1).contains(&lives.takeovers) => {
+                    self.upgrades += lives.takeovers - known;
+                    return self.served(look);
+                }
+                Ok(lives) if lives.takeovers > known => {
+                    return Err(failed(format!(
+                        "{} workers ended, of which {known} are accounted for, and an upgrade ends one at most",
+                        lives.takeovers
+                    )));
+                }
+                Err(failure) if start.elapsed() > 2 * TAKE_OVER_MAX => return Err(failure),
+                Ok(_) if start.elapsed() > 2 * TAKE_OVER_MAX => {
+                    return Err(failed("no worker serves after a kill during an upgrade"));
+                }
+                Ok(_) | Err(_) => watch(LOOK, look)?,
+            }
+        }
     }
 
     /// Waits until the worker serves that came after the last death. Fails if there were more deaths than kills.

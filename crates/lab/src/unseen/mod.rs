@@ -93,6 +93,8 @@ pub struct Options {
     pub pace: Pace,
     /// Decides the moments.
     pub seed: u64,
+    /// Nothing is killed or replaced, in the same time: what the load waits for by itself.
+    pub spares: bool,
 }
 
 /// What was done, and seen.
@@ -100,6 +102,8 @@ pub struct Options {
 pub struct Pauses {
     /// Workers that were killed.
     pub kills: u64,
+    /// Of these, so many during an upgrade.
+    pub during_upgrades: u64,
     /// Workers that were replaced by `headpond upgrade`.
     pub upgrades: u64,
     /// What came to its end meanwhile.
@@ -128,7 +132,8 @@ impl fmt::Display for Pauses {
         };
         let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (kills, upgrades) = (counted(self.kills, "kill"), counted(self.upgrades, "upgrade"));
-        write!(f, "{kills}, {upgrades}, {done} {unit}, no error")?;
+        let during = self.during_upgrades;
+        write!(f, "{kills} ({during} during an upgrade), {upgrades}, {done} {unit}, no error")?;
         self.longest.map_or(Ok(()), |longest| write!(f, "; the longest took {:.2} s", longest.as_secs_f64()))
     }
 }
