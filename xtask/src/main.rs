@@ -27,6 +27,7 @@ Development commands of headpond.
   cargo xtask kill [ARGUMENTS]  databases under load while SIGKILL ends the daemon, again and again
   cargo xtask unseen [ARGUMENTS]  databases, fsx and pjdfstest go on while SIGKILL ends the process that serves
   cargo xtask pulls [ARGUMENTS] databases go on while a device of a pool of two is pulled and replaced
+  cargo xtask hosts [ARGUMENTS] databases go on upon another host while hosts are killed, stopped and cut off; root
   cargo xtask bench [ARGUMENTS] headpond against the raw flash and nbdkit, as ratios
   cargo xtask soak --hours N    fsx, fio and SQLite on one mount, with mode switches, flushes, kills, remounts
   cargo xtask origins [ARGUMENTS]  every kind of origin: full disks, kills, conformance; quotas and NFS in a guest
@@ -51,7 +52,9 @@ fn main() -> ExitCode {
         ("tidy", []) => run_tidy(),
         ("sim", _) => run_sim(rest),
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
-        ("kill" | "unseen" | "pulls" | "soak" | "conformance" | "origins" | "power-cuts", _) => run_lab(command, rest),
+        ("kill" | "unseen" | "pulls" | "hosts" | "soak" | "conformance" | "origins" | "power-cuts", _) => {
+            run_lab(command, rest)
+        }
         ("bench", _) => bench::run(rest),
         ("package", _) => told(command, package::run(rest)),
         ("pages", []) => told(command, pages::run()),

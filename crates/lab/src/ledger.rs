@@ -12,6 +12,7 @@ use crate::failure::{Failure, Result, check_interrupt};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,9 +87,14 @@ impl Ledgers {
 
     /// Lets the clients loose; each goes on until it is cut off.
     pub fn start(&self, database: &dyn Database) -> Result<RunningClients> {
+        self.start_some(database, 0..self.clients)
+    }
+
+    /// The same with some of them: two servers that may run at once have different clients.
+    pub fn start_some(&self, database: &dyn Database, clients: Range<u32>) -> Result<RunningClients> {
         let common = Arc::<Common>::default();
         let mut threads = Vec::new();
-        for client in 0..self.clients {
+        for client in clients {
             let last = database.sql(&format!("SELECT COALESCE(MAX(number), 0) FROM journal WHERE client={client}"))?;
             let last: u64 = last.trim().parse().map_err(|_| Failure::Other(format!("no number: '{last}'")))?;
             let ledger = self.path(client);

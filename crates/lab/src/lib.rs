@@ -18,6 +18,7 @@ pub mod failure;
 pub mod fio;
 pub mod fsx;
 pub mod guest;
+pub mod hosts;
 pub mod kernel_caches;
 pub mod kill;
 pub mod kind;

@@ -4,6 +4,7 @@ mod bench;
 
 use clap::{Args, Parser, Subcommand};
 use headpond_lab::failure::{Failure, Result, catch_interrupts, check_interrupt};
+use headpond_lab::hosts::{self, Event, HostsTold};
 use headpond_lab::kill::FlashAtKill;
 use headpond_lab::kind::Kind;
 use headpond_lab::loop_device::LoopDevice;
@@ -34,6 +35,8 @@ enum Experiment {
     Unseen(Unseen),
     /// Pull a device of a pool of two, and replace it, again and again, while databases go on without an error.
     Pulls(Pulls),
+    /// Kill, stop and cut off hosts, again and again: the other host takes the database over, and nothing is lost.
+    Hosts(Hosts),
     /// Run fsx, fio, pjdfstest or xfstests on a mount.
     Conformance(Conformance),
     /// Run fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
@@ -260,6 +263,60 @@ fn run_pulls(arguments: &Pulls) -> Result<()> {
             println!("{}: {}", kind.name(), in_scratch("headpond-pulls-", &arguments.scratch, run)?);
         }
     }
+    Ok(())
+}
+
+#[derive(Args)]
+struct Hosts {
+    /// The database: mariadb or postgres. You can repeat this option. Without it: both, with half of the rounds each.
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<Kind>,
+    /// How many rounds. In 11 of them each event comes once.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    rounds: u32,
+    /// What happens in each round, instead of what the seed draws. You can repeat this option.
+    #[arg(long, value_name = "EVENT")]
+    event: Vec<Event>,
+    /// The seed of the events and of their moments.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where to make the scratch directory. It stays if something is wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Lets hosts die, a line for each round, and a table at the end.
+fn run_hosts(arguments: &Hosts) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    let kinds = if arguments.kind.is_empty() { vec![Kind::Mariadb, Kind::Postgres] } else { arguments.kind.clone() };
+    for kind in &kinds {
+        if let Some(missing) = hosts::missing(*kind) {
+            return Err(Failure::Other(format!(
+                "for hosts that die with {}, this machine lacks: {missing}",
+                kind.name()
+            )));
+        }
+    }
+    let rounds = arguments.rounds as usize;
+    let events = match &arguments.event[..] {
+        [] => hosts::drawn(rounds, arguments.seed),
+        events => events.iter().copied().cycle().take(rounds).collect(),
+    };
+    let mut told = HostsTold::default();
+    for (number, kind) in kinds.iter().enumerate() {
+        let events: Vec<_> = events.iter().skip(number).step_by(kinds.len()).copied().collect();
+        let (rounds, mut round) = (events.len(), 0);
+        let options = hosts::Options { kind: *kind, events, seed: arguments.seed };
+        let run = |directory: &Path| {
+            hosts::run(&headpond, directory, &options, |seen| {
+                round += 1;
+                println!("{}, {round}/{rounds}: {seen}", kind.name());
+                told.add(seen);
+            })
+        };
+        in_scratch("headpond-hosts-", &arguments.scratch, run)?;
+    }
+    println!("\nhosts that die, seed {}\n{told}", arguments.seed);
     Ok(())
 }
 
@@ -491,6 +548,7 @@ fn main() -> ExitCode {
         Experiment::Kill(options) => run_kill(options),
         Experiment::Unseen(options) => run_unseen(options),
         Experiment::Pulls(options) => run_pulls(options),
+        Experiment::Hosts(options) => run_hosts(options),
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
         Experiment::Bench(options) => bench::run(options).map_err(|error| Failure::Other(error.to_string())),

@@ -166,8 +166,7 @@ impl Headpond {
     /// The same with further options.
     pub fn mount_with(&self, what: &Mounting, more: &[&str]) -> Result<Mount> {
         let mut mount = self.begin_mount(what, more)?;
-        let (headpond, mountpoint) = (self.clone(), what.mountpoint.clone());
-        mount.service.wait_until(MOUNT_MAX, || headpond.figures(&mountpoint).is_ok())?;
+        mount.wait_until_it_answers(MOUNT_MAX)?;
         Ok(mount)
     }
 
@@ -178,6 +177,12 @@ impl Headpond {
         std::thread::sleep(after);
         mount.kill();
         Ok(())
+    }
+
+    /// The mount that a process serves which another command has started, or will serve once it is its turn.
+    #[must_use]
+    pub fn served_by(&self, service: Service, mountpoint: &Path) -> Mount {
+        Mount { headpond: self.clone(), mountpoint: mountpoint.to_owned(), service, mounted: true }
     }
 
     fn begin_mount(&self, what: &Mounting, more: &[&str]) -> Result<Mount> {
@@ -266,14 +271,46 @@ impl Mount {
 
     /// The processes of the mount, as `headpond status` tells them.
     pub fn lives(&self) -> Result<Lives> {
-        let mut status = Command::new(&self.headpond.program);
-        let text = command::run("asking headpond's status", status.arg("status").arg(&self.mountpoint).arg("--json"))?;
+        let text = self.status()?;
         let lives: Lives = serde_json::from_str(&text)
             .map_err(|error| Failure::Other(format!("headpond status --json: {error}:\n{text}")))?;
         if lives.holder == self.service.pid() {
             return Ok(lives);
         }
         Err(Failure::Other(format!("process {} holds the mount, and not {}", lives.holder, self.service.pid())))
+    }
+
+    /// Waits until it answers. Fails if its process ends before.
+    pub fn wait_until_it_answers(&mut self, limit: Duration) -> Result<()> {
+        let (headpond, mountpoint) = (self.headpond.clone(), self.mountpoint.clone());
+        self.service.wait_until(limit, || headpond.figures(&mountpoint).is_ok())
+    }
+
+    /// Whether the kernel has a mount there, alive or dead.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        mounts.lines().any(|line| line.split(' ').nth(4).map(Path::new) == Some(&self.mountpoint))
+    }
+
+    /// What the owner's lease is, as in `headpond status`.
+    pub fn lease(&self) -> Result<String> {
+        let status: Value = serde_json::from_str(&self.status()?).unwrap_or_default();
+        Ok(status["lease"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// What `headpond status` says to people, whatever its exit status is.
+    pub fn status_shown(&self) -> Result<String> {
+        let mut status = Command::new(&self.headpond.program);
+        let output = command::detach(&mut status).arg("status").arg(&self.mountpoint).output();
+        let output = output.map_err(Failure::io("asking headpond's status"))?;
+        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    }
+
+    /// What `headpond status` says to programs.
+    fn status(&self) -> Result<String> {
+        let mut status = Command::new(&self.headpond.program);
+        command::run("asking headpond's status", status.arg("status").arg(&self.mountpoint).arg("--json"))
     }
 
     /// Lets another worker of the same program take over.
@@ -304,7 +341,8 @@ impl Mount {
         self.take_down(&["--keep-dirty"])
     }
 
-    fn take_down(&mut self, flags: &[&str]) -> Result<()> {
+    /// The same, of a mount that somebody keeps. With `--keep-dirty` dirty data stays on the flash.
+    pub(crate) fn take_down(&mut self, flags: &[&str]) -> Result<()> {
         let mut unmount = Command::new(&self.headpond.program);
         unmount.arg("unmount").arg(&self.mountpoint).args(flags);
         let start = Instant::now();
@@ -336,16 +374,41 @@ impl Mount {
 
     /// The state of a device of the pool, as in `headpond pool status`.
     pub fn device_state(&self, flash: &Path) -> Result<String> {
-        let mut status = Command::new(&self.headpond.program);
-        let text =
-            command::run("asking for the pool", status.args(["pool", "status"]).arg(&self.mountpoint).arg("--json"))?;
-        let pool: Value = serde_json::from_str(&text).unwrap_or_default();
+        let (pool, text) = self.pool()?;
         let mut members = pool["members"].as_array().into_iter().flatten();
         let found = members.find(|member| member["flash"].as_str().map(Path::new) == Some(flash));
         found
             .and_then(|member| member["state"].as_str())
             .map(ToOwned::to_owned)
             .ok_or_else(|| Failure::Other(format!("the pool does not know {}:\n{text}", flash.display())))
+    }
+
+    /// The state of the pool, as in `headpond pool status`.
+    pub fn pool_state(&self) -> Result<String> {
+        Ok(self.pool()?.0["state"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The devices that the pool misses, by the names under which it knows them.
+    pub fn missed_devices(&self) -> Result<Vec<String>> {
+        let (pool, _) = self.pool()?;
+        let members = pool["members"].as_array().into_iter().flatten();
+        let missed = members.filter(|member| member["missed_since"].as_str().is_some_and(|since| !since.is_empty()));
+        Ok(missed.filter_map(|member| member["flash"].as_str()).map(ToOwned::to_owned).collect())
+    }
+
+    /// `headpond pool remove`: of a device that is missed, that it is wanted no more.
+    pub fn remove_device(&self, device: &str) -> Result<()> {
+        let mut remove = Command::new(&self.headpond.program);
+        remove.args(["pool", "remove"]).arg(&self.mountpoint).args([device, "--quiet"]);
+        command::run("removing a device", &mut remove).map(drop)
+    }
+
+    /// What `headpond pool status` says, and its words.
+    fn pool(&self) -> Result<(Value, String)> {
+        let mut status = Command::new(&self.headpond.program);
+        let text =
+            command::run("asking for the pool", status.args(["pool", "status"]).arg(&self.mountpoint).arg("--json"))?;
+        Ok((serde_json::from_str(&text).unwrap_or_default(), text))
     }
 
     /// `headpond pool replace`, which ends once the old device is out of the pool.

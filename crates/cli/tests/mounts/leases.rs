@@ -322,6 +322,35 @@ fn an_owner_that_was_stopped_or_cut_off_serves_nothing_once_another_has_the_pool
 }
 
 #[test]
+fn a_deposed_owner_leaves_what_lies_beside_the_origin_as_it_is() {
+    let mut pond = Pond::new();
+    let Some(etcd) = Etcd::start(&pond) else { return };
+    let (peer, wire) = (Peer::here(&pond), Wire::to(&etcd));
+    let daemon = mount(&mut pond, &peer, &wire.address());
+    write_and_sync(&pond.mnt().join("file"), b"dirty");
+    let before = pond.marker().unwrap();
+    // The guard takes the copy, so the peer deposes the owner; and then it cannot mount.
+    fs::write(pond.at("mnt2").join("in-the-way"), b"").unwrap();
+    let program = fence(&pond, 0);
+    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    wait_until("the guard watches", || guard.log().contains("node first owns it"));
+    wire.cut();
+    wait_until("the guard has ended", || guard.child.try_wait().unwrap().is_some());
+    assert!(guard.log().contains("this host is the owner from now on"), "{}", guard.log());
+    wait_until("the old owner has let go of its peer", || pond.log().contains("is out of the pool"));
+    // It names its devices there as the last step of that.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(pond.marker().unwrap(), before);
+    // A start that finds it changed is refused.
+    fs::remove_file(pond.at("mnt2").join("in-the-way")).unwrap();
+    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    guard.wait_for_mount(&pond);
+    assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"dirty");
+    pond.kill(daemon);
+    unmount_lazily(&pond.mnt());
+}
+
+#[test]
 fn an_owner_without_a_registry_stands_still_when_its_lease_is_over_and_goes_on_when_it_is_back() {
     let mut pond = Pond::new();
     let Some(mut etcd) = Etcd::start(&pond) else { return };

@@ -708,8 +708,11 @@ impl PoolMembers {
         }
         // The marker names the device until the flash does.
         self.keep_missed();
-        // The next change names the devices anyway.
-        let _ = self.marker.change(|marker| name_devices(marker, &self.devices));
+        // What lies beside the origin is another's once this host was deposed, and the start there refuses what changes
+        // under it. The next change names the devices anyway.
+        if self.deposed.term().state() == TermState::Stands {
+            let _ = self.marker.change(|marker| name_devices(marker, &self.devices));
+        }
     }
 }
 
