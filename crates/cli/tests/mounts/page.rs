@@ -95,6 +95,151 @@ fn in_a_browser_the_figures_are_those_of_status_and_a_daemon_that_is_gone_is_sai
     pond.unmount(&["--keep-dirty"]).ok();
 }
 
+/// A load that misses, hits, writes, syncs and destages. Afterwards nothing changes any more, and what the page shows
+/// is held against the JSON for scripts, in the page's own words for numbers.
+#[test]
+fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() {
+    let pond = Pond::new();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    std::fs::write(pond.origin().join("larger"), pattern(96 << 20, 1)).unwrap();
+    pond.mount(&["--size", SIZE, "--http", &address]).ok();
+    for off in ["flush-period=off", "idle-flush=off"] {
+        set(&pond, off);
+    }
+    let Some(mut browser) = Browser::open(&format!("http://{address}/")) else { return };
+    // Past the kernel's pages.
+    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let mut larger = std::fs::OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(larger.read(true), direct);
+    let larger = larger.open(pond.mnt().join("larger")).unwrap();
+    // Twice more than the pool holds, in no order, so that what was dropped is missed.
+    let mut block = vec![0; 16 << 10];
+    for round in 0..2 {
+        for at in (0..6144_u64).map(|at| at * 2053 % 6144) {
+            std::os::unix::fs::FileExt::read_exact_at(&larger, &mut block, at * (16 << 10)).unwrap();
+        }
+        write_and_sync(&pond.mnt().join("written"), &pattern(4 << 20, round));
+        if round == 0 {
+            pond.flush().ok();
+        }
+    }
+    // The pictures and tables of the quarter of an hour have rows of twenty seconds.
+    browser.wait_for_figures();
+    browser.value("document.querySelector('input[name=range]').click()");
+    browser.value("document.querySelectorAll('figure details').forEach(one => { one.open = true; })");
+    let tile = |browser: &mut Browser, label: &str| {
+        let tile = format!(
+            "[...document.querySelectorAll('.tile')].find(one => one.querySelector('dt').textContent === '{label}')"
+        );
+        let value =
+            browser.value(&format!("[...{tile}.querySelectorAll('dd')].map(one => one.textContent).join('; ')"));
+        value.as_str().unwrap_or_default().to_owned()
+    };
+    let said_by = |browser: &mut Browser, words: String| browser.value(&words).as_str().unwrap_or_default().to_owned();
+
+    wait_until("the tiles are those of now", || {
+        let now = json_at(port, "/api/now", "");
+        if now["flush"]["by"] != "fastest-of-week" {
+            // While the pool makes room for what was read, dirty data goes to the origin at once.
+            write_and_sync(&pond.mnt().join("written"), &pattern(4 << 20, 3));
+            return false;
+        }
+        let longest = now["latency"]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(|one| one["max_seconds"].as_f64())
+            .fold(0.0, f64::max);
+        let longest = said_by(&mut browser, format!("'longest since the start ' + nanos({})", longest * 1e9));
+        let saved = &now["saved"];
+        assert_eq!(
+            saved["saved"].as_f64().unwrap(),
+            saved["requests"].as_f64().unwrap() - saved["origin_operations"].as_f64().unwrap()
+        );
+        let saved = said_by(
+            &mut browser,
+            format!("`${{count({})}}; of ${{count({})}} requests since the start`", saved["saved"], saved["requests"]),
+        );
+        let flush = said_by(
+            &mut browser,
+            format!(
+                "duration({}) + '; at ' + bytes({}) + '/s, the fastest of the week'",
+                now["flush"]["seconds"], now["flush"]["fastest_bytes_per_second"]
+            ),
+        );
+        let set = &now["working_set"];
+        assert!(set["missed_bytes"].as_u64() > Some(0) && set["larger"][1]["saved_bytes"].as_u64() > Some(0), "{set}");
+        let [quarter, double] = [0, 1].map(|at| {
+            let one = &set["larger"][at];
+            said_by(
+                &mut browser,
+                format!(
+                    "bytes({}) + ' more would save ' + percent({})",
+                    one["more_bytes"], one["saved_share_of_misses"]
+                ),
+            )
+        });
+        let missed = said_by(
+            &mut browser,
+            format!("`the misses of the last ${{duration({})}} (${{bytes({})}})`", set["seconds"], set["missed_bytes"]),
+        );
+        tile(&mut browser, "p99, 5 minutes").contains(&longest)
+            && tile(&mut browser, "Origin I/Os saved") == saved
+            && tile(&mut browser, "A flush would take") == flush
+            && browser.text("#working-set") == format!("{quarter} of {missed}; {double}.")
+    });
+
+    wait_until("the tables are those of the history", || {
+        let history = json_at(port, "/api/history?step=10", "");
+        let columns: Vec<&str> =
+            history["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let rows: Vec<&Value> = history["rows"].as_array().unwrap().iter().collect();
+        let of =
+            |row: &Value, name: &str| row[columns.iter().position(|column| *column == name).unwrap()].as_f64().unwrap();
+        // The row of twenty seconds with the most misses, by the beginning of each.
+        let begins = |row: &Value| row[0].as_u64().unwrap() / 20 * 20;
+        let busy = rows.iter().max_by(|one, two| of(one, "miss_bytes").total_cmp(&of(two, "miss_bytes"))).unwrap();
+        let together: Vec<&Value> = rows.iter().copied().filter(|row| begins(row) == begins(busy)).collect();
+        let sum = |name: &str| together.iter().map(|row| of(row, name)).sum::<f64>();
+        let most = |name: &str| together.iter().map(|row| of(row, name)).fold(0.0, f64::max);
+        let rate = |value: f64| format!("bytes({}) + '/s'", 1000.0 * value / sum("covered_ms"));
+        let mut expected = vec![(
+            "sources",
+            vec![
+                rate(sum("flash_hit_bytes")),
+                rate(sum("memory_hit_bytes")),
+                rate(sum("miss_bytes") + sum("origin_hit_bytes")),
+                rate(sum("bypassed_read_bytes")),
+            ],
+        )];
+        for (chart, kind) in [("reads", "read"), ("writes", "write"), ("syncs", "sync")] {
+            let p50 = format!("{kind}_p50_ns");
+            let middle = together.iter().map(|row| of(row, &p50) * of(row, chart)).sum::<f64>() / sum(chart).max(1.0);
+            let times = [middle, most(&format!("{kind}_p99_ns")), most(&format!("{kind}_longest_ns"))];
+            expected.push((chart, times.map(|time| format!("({time} ? nanos({time}) : '–')")).to_vec()));
+        }
+        let slowest =
+            ["read_p99_ns", "write_p99_ns", "sync_p99_ns"].iter().flat_map(|name| rows.iter().map(|row| of(row, name)));
+        let slowest = said_by(&mut browser, format!("nanos({})", slowest.fold(0.0, f64::max)));
+        if !tile(&mut browser, "p99, 5 minutes").starts_with(&format!("{slowest}; ")) {
+            return false;
+        }
+        expected.into_iter().all(|(chart, cells)| {
+            let cells: Vec<String> = cells.into_iter().map(|cell| said_by(&mut browser, cell)).collect();
+            let time = said_by(&mut browser, format!("stamp({})", 1000 * begins(busy)));
+            let row = format!(
+                "[...document.querySelectorAll('#chart-{chart} tbody tr')].filter(row => row.cells[0].textContent === '{time}')\
+                 .map(row => [...row.cells].slice(1).map(cell => cell.textContent).join('; ')).join('\\n')"
+            );
+            said_by(&mut browser, row).lines().any(|shown| shown == cells.join("; "))
+        })
+    });
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    drop(larger);
+    pond.unmount(&["--keep-dirty"]).ok();
+}
+
 #[test]
 fn a_browser_sees_that_a_device_is_lost_and_what_to_do() {
     let pond = Pond::new();
