@@ -51,6 +51,11 @@ mount -T fstab -a || exit 5
 mount -T fstab -a || exit 6
 grep " $root/mnt " /proc/self/mountinfo
 umount mnt || exit 7
+mount -t fuse.headpond origin mnt -o "$1" || exit 8
+grep -q " $root/mnt .* - fuse.headpond " /proc/self/mountinfo || exit 10
+echo more >mnt/more
+umount mnt || exit 11
+[ "$(cat origin/more)" = more ] || exit 12
 "#;
 
 #[test]
@@ -60,7 +65,7 @@ fn mount_and_umount_find_the_helpers_also_from_fstab() {
     }
     let pond = Pond::new();
     fs::create_dir(pond.at("helpers")).unwrap();
-    for name in ["mount.headpond", "umount.fuse.headpond"] {
+    for name in ["mount.headpond", "mount.fuse.headpond", "umount.fuse.headpond"] {
         helper(&pond, &format!("helpers/{name}"));
     }
     let mut command = Command::new("unshare");

@@ -50,6 +50,45 @@ fn systemd_finds_nothing_wrong_with_the_units_and_the_examples() {
     }
 }
 
+/// The line of the documents, with two more options that fstab(5) and systemd.mount(5) have.
+#[test]
+fn an_fstab_line_becomes_a_unit_that_waits_for_its_places_and_comes_before_its_database() {
+    let generator = "/usr/lib/systemd/system-generators/systemd-fstab-generator";
+    if !lacks_nothing((!Path::new(generator).exists()).then_some("systemd-fstab-generator (Debian: package systemd)")) {
+        return;
+    }
+    let documents = fs::read_to_string(packaging().join("../docs/operations.md")).unwrap();
+    let line =
+        documents.lines().find(|line| line.starts_with("    /slow/mysql ") && line.contains(" headpond ")).unwrap();
+    let line = format!("{}\n", line.trim().replace("allow_other,", "allow_other,_netdev,nofail,"));
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("fstab"), line).unwrap();
+    let places = ["normal", "early", "late"].map(at);
+    places.iter().for_each(|place| fs::create_dir(place).unwrap());
+    let made = Command::new(generator).args(&places).env("SYSTEMD_FSTAB", at("fstab")).output().unwrap();
+    Said::from(made).ok();
+    let unit = at("normal/var-lib-mysql.mount");
+    let text = fs::read_to_string(&unit).unwrap();
+    for line in [
+        "What=/slow/mysql",
+        "Where=/var/lib/mysql",
+        "Type=headpond",
+        "RequiresMountsFor=/nvme",
+        "Before=mariadb.service",
+        "TimeoutSec=30min",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}:\n{text}");
+    }
+    let options = text.lines().find_map(|line| line.strip_prefix("Options=")).unwrap();
+    for option in ["flash=/nvme/pond", "allow_other", "_netdev", "nofail"] {
+        assert!(options.split(',').any(|one| one == option), "{option}:\n{text}");
+    }
+    // With _netdev of the network's file systems; with nofail a wish of theirs, and no need.
+    assert!(at("normal/remote-fs.target.wants/var-lib-mysql.mount").symlink_metadata().is_ok());
+    assert!(!at("normal/remote-fs.target.requires").exists() && !text.contains("Before=remote-fs.target"), "{text}");
+}
+
 #[test]
 fn a_service_does_not_repeat_what_a_mount_refuses() {
     let unit = fs::read_to_string(packaging().join("systemd/headpond@.service")).unwrap();
