@@ -104,7 +104,9 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
     let address = format!("127.0.0.1:{port}");
     std::fs::write(pond.origin().join("larger"), pattern(96 << 20, 1)).unwrap();
     pond.mount(&["--size", SIZE, "--http", &address]).ok();
-    set(&pond, "flush-period=off");
+    for off in ["flush-period=off", "idle-flush=off"] {
+        set(&pond, off);
+    }
     let Some(mut browser) = Browser::open(&format!("http://{address}/")) else { return };
     // Past the kernel's pages.
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
@@ -138,6 +140,11 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
 
     wait_until("the tiles are those of now", || {
         let now = json_at(port, "/api/now", "");
+        if now["flush"]["by"] != "fastest-of-week" {
+            // While the pool makes room for what was read, dirty data goes to the origin at once.
+            write_and_sync(&pond.mnt().join("written"), &pattern(4 << 20, 3));
+            return false;
+        }
         let longest = now["latency"]
             .as_object()
             .unwrap()
@@ -154,7 +161,6 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
             &mut browser,
             format!("`${{count({})}}; of ${{count({})}} requests since the start`", saved["saved"], saved["requests"]),
         );
-        assert_eq!(now["flush"]["by"], "fastest-of-week", "{now}");
         let flush = said_by(
             &mut browser,
             format!(

@@ -1,5 +1,6 @@
 # In a guest with systemd: the unit of the packages, and a database that has their drop-in. The death of the worker is
-# nothing to the database; after that of the holder the mount comes back, and the database is started again.
+# nothing to the database; after that of the holder the mount comes back, and the database is started again. The example
+# of a mount unit is started and stopped, by way of the helpers of mount and umount.
 # Prints OK, or what went wrong.
 work=/run/headpond-test
 mkdir -p $work/origin $work/mnt $work/etc && cd $work || exit 2
@@ -28,11 +29,19 @@ cat > $units/mariadb.service <<END
 [Service]
 ExecStart=/bin/bash $work/database.sh
 END
+# The example keeps its mount point, after which systemd names it. The other places are replaced.
+mkdir -p slow /var/lib/mysql helpers sbin || exit 2
+sed "s,/slow/mysql,$work/slow,; s,/nvme/pond,$work/pool2\\,size=64M,; s, /nvme\$, $work," \
+  "$PACKAGING/examples/systemd/var-lib-mysql.mount" > $units/var-lib-mysql.mount
+# mount looks for its helpers in /sbin, which gets two more links.
+mount --bind /usr/sbin sbin && ln -s $work/sbin/* helpers/ || exit 2
+for name in mount.headpond umount.fuse.headpond; do ln -s "$HEADPOND" helpers/$name || exit 2; done
+mount --bind helpers /usr/sbin || exit 2
 echo "[Unit]" > $units/tried.target
 container=guest unshare --fork --pid --mount-proc /lib/systemd/systemd --unit=tried.target > systemd.log 2>&1 & outside=$!
 cat > try.sh <<'END'
 cd /run/headpond-test || exit 2
-say() { echo "$1"; systemctl status --no-pager --full headpond@mysql mariadb; tail -n 20 systemd.log; exit 3; }
+say() { echo "$1"; systemctl status --no-pager --full headpond@mysql mariadb var-lib-mysql.mount; tail -n 20 systemd.log; exit 3; }
 # await WHAT CONDITION: for a minute at most.
 await() { SECONDS=0; until eval "$2"; do [ $SECONDS -lt 60 ] || say "not within a minute: $1"; sleep 0.2; done; }
 told() { cat told 2>/dev/null || echo 0; }
@@ -59,6 +68,14 @@ systemctl stop mariadb headpond@mysql || say "they do not stop"
 mountpoint -q mnt && say "still mounted"
 [ "$(wc -l < origin/numbers)" -ge "$synced" ] || say "synced numbers are missing"
 seq "$(wc -l < origin/numbers)" | cmp - origin/numbers || say "the origin has other numbers"
+
+systemctl start var-lib-mysql.mount || say "the mount unit does not start"
+grep -q " /var/lib/mysql .* - fuse.headpond " /proc/self/mountinfo || say "nothing is mounted there"
+echo synced > /var/lib/mysql/file && sync /var/lib/mysql/file || say "it does not serve"
+systemctl stop var-lib-mysql.mount || say "the mount unit does not stop"
+mountpoint -q /var/lib/mysql && say "still mounted by the mount unit"
+[ "$(systemctl is-active var-lib-mysql.mount)" = inactive ] || say "the mount unit has another state"
+[ "$(cat slow/file)" = synced ] && [ ! -e slow/.headpond ] || say "the origin is not complete"
 echo "OK $(uname -r)"
 END
 # Within the namespace of systemd, which answers nobody else.
