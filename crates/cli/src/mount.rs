@@ -23,10 +23,27 @@ pub fn run_planned(
 ) -> Result<(), Refusal> {
     match (args.background, background_child) {
         (true, false) => in_background(args),
-        _ if !worker => hold(background_child),
+        _ if !worker && !is_alone() => hold(background_child),
         (_, true) => as_daemon(args, also),
         (false, false) => in_foreground(args, also),
     }
+}
+
+/// For measurements: the mount has no holder. So nothing outlives its daemon, and nothing is paid for that.
+const WITHOUT_HOLDER: &str = "HEADPOND_WITHOUT_HOLDER";
+
+fn is_alone() -> bool {
+    std::env::var_os(WITHOUT_HOLDER).is_some()
+}
+
+/// This worker's place behind others, and the plan as they left it.
+fn place(plan: MountPlan) -> Result<(Option<Succession>, MountPlan), Refusal> {
+    if is_alone() {
+        return Ok((None, plan));
+    }
+    let succession = Succession::take()?;
+    let plan = succession.plan(plan);
+    Ok((Some(succession), plan))
 }
 
 /// Holds the mount, and starts workers that serve it: this program, with the same arguments. Ends as the last worker
@@ -43,10 +60,9 @@ fn hold(background: bool) -> Result<(), Refusal> {
 fn in_foreground(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>) -> Result<(), Refusal> {
     end_on_panic();
     keep_to_processors(args)?;
-    let succession = Succession::take()?;
-    let is_first = succession.is_first();
-    let plan = succession.plan(also(plan(args))?);
-    let running = Running::start(&plan, Some(succession))?;
+    let (succession, plan) = place(also(plan(args))?)?;
+    let is_first = succession.as_ref().is_none_or(Succession::is_first);
+    let running = Running::start(&plan, succession)?;
     for line in running.summary().lines() {
         log_line(line);
     }
@@ -74,17 +90,17 @@ fn as_daemon(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Ref
         let plan = plan(args).absolute()?;
         keep_to_processors(args)?;
         leave_terminal()?;
-        let succession = Succession::take()?;
-        let plan = succession.plan(also(plan)?);
+        let (succession, plan) = place(also(plan)?)?;
+        let is_first = succession.as_ref().is_none_or(Succession::is_first);
         log_line(format_args!(
             "headpond {} {} {} at {}, as process {}",
             env!("CARGO_PKG_VERSION"),
-            if succession.is_first() { "mounts" } else { "takes over" },
+            if is_first { "mounts" } else { "takes over" },
             plan.pool.origin.display(),
             plan.mountpoint.display(),
             std::process::id()
         ));
-        Running::start(&plan, Some(succession))
+        Running::start(&plan, succession)
     })();
     let running = started.inspect_err(report_refusal)?;
     if report_ready(&running.summary()).is_err() {

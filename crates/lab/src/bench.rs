@@ -10,6 +10,7 @@ mod counting;
 mod engine;
 mod fio;
 mod fuse_alone;
+mod lives;
 mod nbdkit;
 mod packed;
 mod plan;
@@ -47,8 +48,8 @@ pub struct Arguments {
     /// How long each run of fio takes
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only these: engine, reads, writes, appends, appends-confined, appends-device, packed, counting, recording, steady,
-    /// restart
+    /// Only these: engine, reads, writes, appends, appends-confined, appends-device, copies, lives, packed, counting,
+    /// recording, steady, restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How much is cached for the restart

@@ -64,6 +64,13 @@ impl Plan {
         self.mount_by(Backend::Auto, name, size)
     }
 
+    /// The same without a holder: nothing outlives the daemon.
+    pub fn mount_without_holder(&self, name: &str, size: &str) -> Outcome<Mount> {
+        let (origin, flash) = (self.origin.join(name), self.path(&format!("{name}.pond")));
+        forget(&origin, &flash)?;
+        Mount::start_without_holder(&origin, &self.path(&format!("{name}.mount")), &flash, size)
+    }
+
     /// The same by this backend.
     pub fn mount_by(&self, backend: Backend, name: &str, size: &str) -> Outcome<Mount> {
         let name = backend::pool(backend, name);

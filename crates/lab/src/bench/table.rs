@@ -1,6 +1,9 @@
 //! Results as a table for people, and as JSON.
 
+use headpond_measure::ratio_of_medians;
 use serde_json::{Value, json};
+
+use super::Outcome;
 
 /// What a target asks for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -43,6 +46,31 @@ impl Line {
     /// The same without a target.
     pub fn only_told(self) -> Self {
         Self { target: Target::None, ..self }
+    }
+
+    /// What something costs, in percent: one minus the median of the ratios of pairs with and without it, of figures of
+    /// which more is better, with its interval at 95 % (percentile bootstrap over the pairs).
+    pub fn cost(
+        work: String,
+        figure: &'static str,
+        names: [&'static str; 2],
+        (on, off): (Vec<f64>, Vec<f64>),
+        most: f64,
+    ) -> Outcome<Self> {
+        // In a quarter of a second a machine with other work may answer nothing.
+        let pairs = on.into_iter().zip(off).filter(|(on, off)| *on > 0.0 && *off > 0.0);
+        let (on, off): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
+        let found = ratio_of_medians(&ratios, &vec![1.0; ratios.len()], 1).ok_or("the load had no request answered")?;
+        let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+        Ok(Self {
+            work,
+            figure,
+            rounds: ratios.iter().map(|ratio| percent(*ratio)).collect(),
+            interval: found.interval.map(|(low, high)| (percent(high), percent(low))),
+            parts: vec![(names[0], on), (names[1], off)],
+            target: Target::AtMost(most),
+        })
     }
 
     /// Processor time for a million requests: headpond's daemon beside fio, which does the same to the raw file.

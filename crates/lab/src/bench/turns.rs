@@ -7,8 +7,6 @@
 
 use std::time::{Duration, Instant};
 
-use headpond_measure::ratio_of_medians;
-
 use super::Outcome;
 use super::fio::RunningJob;
 use super::plan::{DATA, Plan};
@@ -85,20 +83,8 @@ impl Turns {
         most: f64,
         of: impl Fn(&Slice) -> f64,
     ) -> Outcome<Line> {
-        let pairs = self.on.iter().zip(&self.off).map(|(on, off)| (of(on), of(off)));
-        // In a quarter of a second a machine with other work may answer nothing.
-        let (on, off): (Vec<f64>, Vec<f64>) = pairs.filter(|(on, off)| *on > 0.0 && *off > 0.0).unzip();
-        let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
-        let found = ratio_of_medians(&ratios, &vec![1.0; ratios.len()], 1).ok_or("the load had no request answered")?;
-        let percent = |ratio: f64| (1.0 - ratio) * 100.0;
-        Ok(Line {
-            work,
-            figure,
-            rounds: ratios.iter().map(|ratio| percent(*ratio)).collect(),
-            interval: found.interval.map(|(low, high)| (percent(high), percent(low))),
-            parts: vec![(names[0], on), (names[1], off)],
-            target: Target::AtMost(most),
-        })
+        let each = |slices: &[Slice]| slices.iter().map(&of).collect();
+        Line::cost(work, figure, names, (each(&self.on), each(&self.off)), most)
     }
 }
 

@@ -15,6 +15,7 @@ use super::copies::copies;
 use super::counting::counting;
 use super::engine::{EngineLoad, Filled};
 use super::fio::{self, Target as On};
+use super::lives::lives;
 use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
 use super::pond::Mount;
@@ -27,7 +28,7 @@ use super::table::{Line, Target};
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 13] = [
+pub const WORKS: [Work; 14] = [
     ("engine", "the engine alone, read hits", engine),
     ("side-by-side", "two engines at once against one: what a second shard could give", side_by_side),
     ("reads", "read hits through the mount", reads),
@@ -36,6 +37,7 @@ pub const WORKS: [Work; 13] = [
     ("appends-confined", "the same with one processor, and with a quota of one", appends_confined),
     ("appends-device", "the same with a pool on a block device", appends_device),
     ("copies", "what a copy on another host costs a sync", copies),
+    ("lives", "what it costs that the death of the process that serves is a pause", lives),
     ("packed", "read hits of packed records", packed),
     ("counting", "what counting by file, process and rule costs", counting),
     ("recording", "what a recording of the requests costs", recording),
