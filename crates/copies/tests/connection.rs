@@ -224,14 +224,16 @@ fn a_peer_that_is_silent_ends_or_forges_is_lost_and_the_other_disk_goes_on() {
         let mut reactor = start_reactor(disks, Backend::Auto, TrimPolicy::Off).unwrap();
         let mut done: Vec<Completion> = Vec::new();
         reactor.submit(MemberId(1), DiskOp::Write { tag: Tag(1), offset: 0, data: filled(4096, 1) });
+        reactor.submit(MemberId(1), DiskOp::Sync { tag: Tag(4) });
         reactor.submit(MemberId(0), DiskOp::Write { tag: Tag(2), offset: 0, data: filled(4096, 1) });
         while !done.iter().any(|end| end.disk == MemberId(0)) {
             reactor.wait(&mut done, None).unwrap();
         }
-        while done.len() < 2 {
+        while done.len() < 3 {
             reactor.wait(&mut done, None).unwrap();
         }
-        let failed = |end: &Completion| end.disk == MemberId(1) && matches!(end.end, End::Write(Err(_)));
+        // The write alone promised nothing.
+        let failed = |end: &Completion| end.tag == Tag(4) && matches!(end.end, End::Sync(Err(_)));
         assert!(done.iter().any(failed), "{done:?}");
         ended.recv().unwrap();
         reactor.submit(MemberId(1), DiskOp::Sync { tag: Tag(3) });
