@@ -1,8 +1,5 @@
 //! What happens while the copy on another host is lost.
 
-use std::fmt;
-use std::str::FromStr;
-
 /// What a sync waits for while the pool misses its copy on another host. Once another copy is there, it has all that is
 /// dirty, and syncs are as before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -28,20 +25,5 @@ impl CopyLoss {
             Self::GoOn => "go-on",
             Self::Freeze => "freeze",
         }
-    }
-}
-
-impl fmt::Display for CopyLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for CopyLoss {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|choice| choice.name() == text);
-        known.ok_or_else(|| format!("unknown choice '{text}': one of write-through, go-on, freeze"))
     }
 }

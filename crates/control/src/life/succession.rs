@@ -373,7 +373,7 @@ impl Heirs {
                 tie.keep(&flash_name(device.member), file.as_fd())?;
             }
         }
-        self.note_places(devices)?;
+        self.note(devices)?;
         // One that the last worker was about to take in, or to let go.
         for member in self.kept.iter().filter(|member| !devices.has(**member)) {
             tie.release(&flash_name(*member))?;
@@ -388,17 +388,6 @@ impl Heirs {
             Some(lock) => tie.keep(ORIGIN_LOCK, lock),
             None => tie.release(ORIGIN_LOCK),
         }))
-    }
-
-    fn note_places(&self, devices: &PoolDevices) -> std::io::Result<()> {
-        let (Some(tie), Some((origin, mountpoint, http_token))) = (&self.tie, self.places.get()) else {
-            return Ok(());
-        };
-        let here = devices.all().into_iter().filter(|device| device.file.here().is_some());
-        let flashes = here.map(|device| (device.member, device.path)).collect();
-        let peers = devices.peers();
-        let (origin, mountpoint) = (origin.clone(), mountpoint.clone());
-        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes, peers }))
     }
 
     /// Whether a program with this layout can go on.
@@ -440,7 +429,14 @@ impl Heirs {
 
 impl DeviceKeeper for Heirs {
     fn note(&self, devices: &PoolDevices) -> std::io::Result<()> {
-        self.note_places(devices)
+        let (Some(tie), Some((origin, mountpoint, http_token))) = (&self.tie, self.places.get()) else {
+            return Ok(());
+        };
+        let here = devices.all().into_iter().filter(|device| device.file.here().is_some());
+        let flashes = here.map(|device| (device.member, device.path)).collect();
+        let peers = devices.peers();
+        let (origin, mountpoint) = (origin.clone(), mountpoint.clone());
+        tie.note(PLACES, &written(&Places { origin, mountpoint, http_token: http_token.clone(), flashes, peers }))
     }
 
     fn keep(&self, device: &PoolDevice, devices: &PoolDevices) -> std::io::Result<()> {
@@ -448,12 +444,12 @@ impl DeviceKeeper for Heirs {
         if let Some(file) = device.file.here() {
             tie.keep(&flash_name(device.member), file.as_fd())?;
         }
-        self.note_places(devices)
+        self.note(devices)
     }
 
     fn let_go(&self, member: MemberId, devices: &PoolDevices) -> std::io::Result<()> {
         let Some(tie) = &self.tie else { return Ok(()) };
-        self.note_places(devices)?;
+        self.note(devices)?;
         tie.release(&flash_name(member))
     }
 }

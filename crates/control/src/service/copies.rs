@@ -48,12 +48,7 @@ impl Service {
 
     /// A peer has joined as a part of the start. A note, if the copy is not complete soon.
     fn first_copy(&self) -> Option<String> {
-        self.keep_aside(|kept| {
-            if let Err(error) = kept {
-                log_line(format_args!("cannot write the settings to the pool: {error}"));
-            }
-        });
-        self.configure();
+        self.devices_changed();
         // What is written from now on has its copy. A start on the copy alone needs a checkpoint that says so.
         for _ in 0..TRIES {
             if exposed_blocks(&self.handle.stats()) == 0 {

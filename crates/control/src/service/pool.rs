@@ -460,16 +460,20 @@ impl Service {
         if let OperationProgress::Failed(why) = &end {
             log_line(format_args!("a change of the pool's devices failed: {why}"));
         }
-        // A new device has no settings yet, and another size means other shares.
+        self.devices_changed();
+        let made = end == OperationProgress::Done;
+        self.operations.finish(id, end);
+        made
+    }
+
+    /// A new device has no settings yet, and another size means other shares.
+    pub(super) fn devices_changed(&self) {
         self.keep_aside(|kept| {
             if let Err(error) = kept {
                 log_line(format_args!("cannot write the settings to the pool: {error}"));
             }
         });
         self.configure();
-        let made = end == OperationProgress::Done;
-        self.operations.finish(id, end);
-        made
     }
 
     fn make_change(&self, planned: Planned, opened: Option<(HeldFlash, Member)>) -> Result<(), Stopped> {

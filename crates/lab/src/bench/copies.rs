@@ -10,12 +10,9 @@ use headpond_lab::pond::Headpond;
 
 use super::Outcome;
 use super::fio::{Target as On, finished};
-use super::plan::{Plan, forget};
+use super::plan::{Plan, SYNCED_APPENDS, forget};
 use super::pond::{Mount, program};
 use super::table::Line;
-
-/// One program that appends and syncs.
-const APPENDS: [&str; 5] = ["--rw=write", "--bs=16k", "--ioengine=psync", "--fdatasync=1", "--file_append=1"];
 
 /// A sync with a copy takes at most 1.3 times as long.
 const OF_NONE: f64 = 1.0 / 1.3;
@@ -40,7 +37,7 @@ pub fn copies(plan: &Plan) -> Outcome<Vec<Line>> {
         let log = mount.file("log");
         let _ = std::fs::remove_file(&log);
         let before = mount.processor_seconds();
-        let run = plan.fio(&On::File(&log), &[&APPENDS])?;
+        let run = plan.fio(&On::File(&log), &[&SYNCED_APPENDS])?;
         let cost = (mount.processor_seconds() - before) * 1e6 / (run.rate * plan.seconds as f64);
         Outcome::Ok((run.rate, cost))
     };

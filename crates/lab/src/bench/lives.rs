@@ -6,7 +6,7 @@
 
 use super::Outcome;
 use super::fio::{self, Target as On};
-use super::plan::{Plan, READS, forget};
+use super::plan::{Plan, READS, SYNCED_APPENDS, forget};
 use super::pond::Mount;
 use super::table::Line;
 
@@ -33,10 +33,9 @@ pub fn lives(plan: &Plan) -> Outcome<Vec<Line>> {
     rustix::fs::sync();
     let mut lines = Vec::new();
     let deep = [&READS[..], &["--ioengine=io_uring", "--iodepth=32"]].concat();
-    let appends = ["--rw=write", "--bs=16k", "--ioengine=psync", "--fdatasync=1", "--file_append=1"];
     for (work, file, job) in [
         ("mount, random 4 KiB read hits, depth 32: outliving the process", "data", &deep[..]),
-        ("mount, 16 KiB append and fdatasync: outliving the process", "log", &appends[..]),
+        ("mount, 16 KiB append and fdatasync: outliving the process", "log", &SYNCED_APPENDS[..]),
     ] {
         let run = |mount: &Mount| {
             let path = mount.file(file);

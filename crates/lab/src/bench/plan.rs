@@ -15,6 +15,10 @@ pub const DATA: &str = "1g";
 /// Random reads.
 pub const READS: [&str; 3] = ["--rw=randread", "--bs=4k", "--direct=1"];
 
+/// One program that appends 16 KiB and syncs, again and again.
+pub const SYNCED_APPENDS: [&str; 5] =
+    ["--rw=write", "--bs=16k", "--ioengine=psync", "--fdatasync=1", "--file_append=1"];
+
 /// Where, how often and how long.
 pub struct Plan {
     /// A directory on the flash.
