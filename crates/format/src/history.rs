@@ -247,6 +247,12 @@ impl HistoryArea {
         fits.then_some(HistoryEvent { number, time, kind: raw.kind, count, text })
     }
 
+    /// All blocks, each with its offset in the area: for a device that has nothing of it, or something older.
+    pub fn take_all(&mut self) -> Vec<(u64, Vec<u8>)> {
+        self.changed.fill(true);
+        self.take_changed()
+    }
+
     /// The blocks that changed since the last call, each with its offset in the area.
     pub fn take_changed(&mut self) -> Vec<(u64, Vec<u8>)> {
         let changed = std::mem::replace(&mut self.changed, [false; HISTORY_BYTES / BLOCK]);

@@ -340,6 +340,28 @@ fn the_history_outlives_the_daemon_and_a_flash_that_forgets_it_is_no_reason_to_r
 }
 
 #[test]
+fn the_history_follows_the_pool_to_other_devices() {
+    let pond = Pond::new();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    mount_over(&pond, &["flash", "second"], &["--size", SIZE, "--http", &address]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    let written = || sum(port, 300, "write_bytes");
+    assert_eq!(written(), 1 << 20);
+    pool(&pond, "remove", &[pond.at("flash").as_os_str()]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 2));
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["second"], &["--http", &address]).ok();
+    assert_eq!((written(), json_at(port, "/api/now", "")["history"]["kept"].clone()), (3 << 20, "pool".into()));
+    assert_eq!(kinds(port, ""), ["started", "device-removed", "stopped", "started"]);
+    pool(&pond, "move", &[pond.at("third").as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+    pond.unmount(&[]).ok();
+    mount_over(&pond, &["third"], &["--http", &address]).ok();
+    assert_eq!(written(), 3 << 20);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
 fn the_history_tells_which_devices_came_and_went_and_why() {
     let pond = Pond::new();
     let port = free_port();

@@ -28,7 +28,7 @@ const RINGS: [HistoryRing; 2] = [HistoryRing::Fine, HistoryRing::Coarse];
 pub(crate) enum KeptWhere {
     /// In the pool.
     Pool,
-    /// In memory: the pool was made without room for it, or the device that had it has left.
+    /// In memory: the pool was made without room for it.
     Memory,
     /// In memory: a write to the pool failed.
     MemoryAfterError,
@@ -56,11 +56,33 @@ struct Shared {
     writing: Mutex<()>,
 }
 
-/// An area on the first of the pool's devices. It goes with that one: nothing here keeps a device from leaving.
+/// An area on the first of the pool's devices on this host. If that one leaves, the next one gets all of it: nothing here
+/// keeps a device from leaving.
 struct Place {
     devices: PoolDevices,
-    member: MemberId,
     start: u64,
+}
+
+impl Place {
+    fn device(&self) -> Option<PoolDevice> {
+        self.devices.all().into_iter().find(|device| device.file.here().is_some())
+    }
+
+    /// What each device has of it, and the newest of these: one that was away has an older one.
+    fn read(&self, pool: PoolId) -> Option<(MemberId, HistoryArea)> {
+        let devices = self.devices.all().into_iter().filter(|device| device.file.here().is_some());
+        let areas = devices.filter_map(|device| {
+            let mut found = BufMut::zeroed(HISTORY_BYTES);
+            device.file.read_at(&mut found, self.start).ok()?;
+            Some((device.member, HistoryArea::read(pool, &found)))
+        });
+        // Each life of a daemon, and each change of devices, begins with an event.
+        areas.max_by_key(|(_, area)| last_number(area))
+    }
+}
+
+fn last_number(area: &HistoryArea) -> u32 {
+    area.events().last().map_or(0, |event| event.number)
 }
 
 struct State {
@@ -71,7 +93,10 @@ struct State {
     written: u32,
     has_news: bool,
     life: Life,
-    failed: bool,
+    /// The device that has all that was written.
+    on: Option<MemberId>,
+    /// The one that did not take a block.
+    failed: Option<MemberId>,
 }
 
 /// How far the end is.
@@ -110,25 +135,20 @@ fn now() -> u32 {
 }
 
 impl History {
-    /// The history of a pool, with what its first device has of it.
+    /// The history of a pool, with what its devices have of it.
     pub(crate) fn of(devices: &PoolDevices, geometry: &Geometry, pool: PoolId) -> Self {
-        let first = devices.all().into_iter().next();
-        let place = first.zip(geometry.history());
-        let found = place.as_ref().and_then(|(device, start)| {
-            let mut found = BufMut::zeroed(HISTORY_BYTES);
-            device.file.read_at(&mut found, *start).ok().map(|()| found)
-        });
-        let place = place.map(|(device, start)| Place { devices: devices.clone(), member: device.member, start });
-        Self::over(HistoryArea::read(pool, found.as_deref().unwrap_or_default()), place)
+        let place = geometry.history().map(|start| Place { devices: devices.clone(), start });
+        let (on, area) = place.as_ref().and_then(|place| place.read(pool)).unzip();
+        Self::over(area.unwrap_or_else(|| HistoryArea::new(pool)), on, place)
     }
 
     /// One in memory alone.
     pub(crate) fn in_memory() -> Self {
-        Self::over(HistoryArea::new(PoolId([0; 16])), None)
+        Self::over(HistoryArea::new(PoolId([0; 16])), None, None)
     }
 
-    fn over(area: HistoryArea, place: Option<Place>) -> Self {
-        let last_event = area.events().last().map_or(0, |event| event.number);
+    fn over(area: HistoryArea, on: Option<MemberId>, place: Option<Place>) -> Self {
+        let last_event = last_number(&area);
         let state = State {
             area,
             open: [None, None],
@@ -136,7 +156,8 @@ impl History {
             written: 0,
             has_news: false,
             life: Life::Running,
-            failed: false,
+            on,
+            failed: None,
         };
         Self(Arc::new(Shared { state: Mutex::new(state), news: Condvar::new(), place, writing: Mutex::new(()) }))
     }
@@ -147,11 +168,10 @@ impl History {
 
     /// Where it is kept.
     pub(crate) fn kept(&self) -> KeptWhere {
-        match (&self.0.place, self.state().failed) {
-            (Some(place), _) if !place.devices.has(place.member) => KeptWhere::Memory,
-            (None, _) => KeptWhere::Memory,
-            (Some(_), true) => KeptWhere::MemoryAfterError,
-            (Some(_), false) => KeptWhere::Pool,
+        match self.0.place.as_ref().and_then(Place::device) {
+            None => KeptWhere::Memory,
+            Some(device) if self.state().failed == Some(device.member) => KeptWhere::MemoryAfterError,
+            Some(_) => KeptWhere::Pool,
         }
     }
 
@@ -226,21 +246,23 @@ impl History {
     /// Writes what changed to the pool, without a sync.
     fn write(&self) {
         let _one = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only as long as this takes: a file that stays open keeps the lock of a device that leaves.
+        let device = self.0.place.as_ref().and_then(|place| Some((place.device()?, place.start)));
         let mut state = self.state();
         state.written = now();
-        let changed = state.area.take_changed();
-        if state.failed {
+        let Some((PoolDevice { member, file, .. }, start)) =
+            device.filter(|(device, _)| state.failed != Some(device.member))
+        else {
             return;
-        }
+        };
+        let changed =
+            if state.on.replace(member) == Some(member) { state.area.take_changed() } else { state.area.take_all() };
         drop(state);
-        let Some(place) = &self.0.place else { return };
-        // Only as long as this takes: a file that stays open keeps the lock of a device that leaves.
-        let Some(PoolDevice { file, .. }) = place.devices.of(place.member) else { return };
         for (at, block) in changed {
             // Aligned memory for the flash, which may be open without the page cache.
             let block = BufMut::copy_of(&block).freeze();
-            if let Err(error) = file.write_at(&block, place.start + at) {
-                self.state().failed = true;
+            if let Err(error) = file.write_at(&block, start + at) {
+                self.state().failed = Some(member);
                 return log_line(format_args!(
                     "cannot write the history to the pool, so it ends with this daemon: {error}"
                 ));
@@ -372,18 +394,32 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_leaves_takes_its_history_along_and_is_free() {
+    fn a_device_that_leaves_is_free_and_the_next_one_has_the_whole_history() {
         let dir = tempfile::tempdir().unwrap();
         let geometry = Geometry::for_bytes(64 << 20).unwrap().with_history();
         let devices = devices(&dir.path().join("pond"));
         let history = History::of(&devices, &geometry, POOL);
         history.note(EventKind::Started, 1, "started");
+        history.look_at(&look(Instant::now(), 0, 0), now() - 20);
         history.write_if_due();
         assert_eq!(history.kept(), KeptWhere::Pool);
-        let left = devices.leave(MemberId(0)).unwrap();
-        assert_eq!(Arc::strong_count(left.file.here().unwrap()), 1, "nothing else has it open");
+        let first = devices.leave(MemberId(0)).unwrap();
+        assert_eq!(Arc::strong_count(first.file.here().unwrap()), 1, "nothing else has it open");
         history.note(EventKind::Setting, 1, "x: 1 -> 2");
         history.write_if_due();
         assert_eq!((history.kept(), history.events().len()), (KeptWhere::Memory, 2));
+        let second = self::devices(&dir.path().join("other")).leave(MemberId(0)).unwrap();
+        devices.join(PoolDevice { member: MemberId(1), ..second });
+        history.note(EventKind::Setting, 1, "x: 2 -> 3");
+        history.write_if_due();
+        assert_eq!(history.kept(), KeptWhere::Pool);
+        // The first one comes back, with what it had.
+        devices.join(first);
+        let history = History::of(&devices, &geometry, POOL);
+        assert_eq!(history.events().len(), 3, "the newer of the two");
+        history.note(EventKind::Started, 1, "started");
+        history.write_if_due();
+        devices.leave(MemberId(1)).unwrap();
+        assert_eq!(History::of(&devices, &geometry, POOL).events().len(), 4, "all of it is on the first one now");
     }
 }
