@@ -15,7 +15,7 @@
 //!
 //! One thread, no allocation that grows with the data, no parser but that of [`Message`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -52,8 +52,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const MESSAGES: usize = 64;
 
 /// How many looks without a sign of life make a worker hang, one that serves or one that takes over. Each sign counts
-/// anew, so a recovery may take as long as it goes on. Looks count and not the clock: a host that was suspended has
-/// counted none.
+/// anew, so a recovery may take as long as it goes on. A program that replaces another on purpose has so many looks
+/// until it serves, whatever signs it gives. Looks count and not the clock: a host that was suspended has counted none.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience(pub u32);
 
@@ -62,9 +62,6 @@ impl Default for Patience {
         Self(30)
     }
 }
-
-/// How long a new program has until it serves, if the last one was replaced on purpose.
-const NEW_PROGRAM: Duration = Duration::from_secs(30);
 
 /// The program to run as worker. It stays open, so that a package that replaces its file does not replace it too.
 #[derive(Debug)]
@@ -126,6 +123,7 @@ pub fn hold(
         told_to_end: None,
         ending: false,
         looked: Instant::now(),
+        told_of_want: false,
     };
     holder.run(served)
 }
@@ -158,6 +156,8 @@ struct Holder<T> {
     ending: bool,
     /// When it looked last, in this worker's life or an earlier one.
     looked: Instant,
+    /// That a descriptor could not be kept was said.
+    told_of_want: bool,
 }
 
 /// A worker that was started.
@@ -165,6 +165,8 @@ struct Worker {
     child: Child,
     /// Our end of what it says.
     socket: OwnedFd,
+    /// What it has not been told yet, for want of room: it reads when it likes.
+    untold: VecDeque<Message>,
     /// Shows when it is gone.
     gone: OwnedFd,
 }
@@ -282,8 +284,11 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 return Err(error.into());
             }
         };
-        self.hand_down(&socket, lives);
-        Ok(Worker { child, socket, gone })
+        let notes = self.notes.iter().map(|(name, text)| Message::Note(name.clone(), text.clone()));
+        let kept = self.kept.keys().cloned().map(Message::Keep);
+        let mut untold = notes.chain(kept).chain([Message::Begin(lives)]).collect();
+        self.hand_down(&socket, &mut untold);
+        Ok(Worker { child, socket, gone, untold })
     }
 
     /// Serves a worker until it is gone.
@@ -293,11 +298,11 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         replaces: bool,
         served: &mut Option<impl FnOnce() -> io::Result<()>>,
     ) -> io::Result<Life> {
-        let Worker { mut child, socket: ours, gone } = worker;
-        let started = Instant::now();
-        let (mut since, mut hung, mut quiet, mut last_beat) = (None, false, 0, None);
+        let Worker { mut child, socket: ours, gone, mut untold } = worker;
+        let (mut since, mut hung, mut quiet, mut last_beat, mut looks) = (None, false, 0, None, 0);
         loop {
-            let mut watched = vec![PollFd::new(&gone, PollFlags::IN), PollFd::new(&ours, PollFlags::IN)];
+            let of_ours = if untold.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            let mut watched = vec![PollFd::new(&gone, PollFlags::IN), PollFd::new(&ours, of_ours)];
             watched.extend(self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)));
             match poll(&mut watched, Some(&timespec(LOOK.saturating_sub(self.looked.elapsed())))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -306,6 +311,7 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             }
             let mut shown = watched.iter().map(|one| !one.revents().is_empty());
             let (is_gone, said) = (shown.next() == Some(true), shown.next() == Some(true));
+            self.hand_down(&ours, &mut untold);
             // The signal itself may have ended the wait, before its byte was seen.
             let mut passes_on = self.take_signals();
             // All that it sent before it died counts.
@@ -337,7 +343,8 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             let is_watched = since.is_some() || served.is_none();
             quiet = if beat == last_beat && is_watched && !is_stopped(child.id()) { quiet + 1 } else { 0 };
             last_beat = beat;
-            let late = replaces && since.is_none() && started.elapsed() > NEW_PROGRAM;
+            looks += 1;
+            let late = replaces && since.is_none() && looks > self.patience.0;
             if quiet >= self.patience.0 || late {
                 (hung, quiet) = (true, 0);
                 // It may have ended by itself meanwhile.
@@ -346,13 +353,18 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
     }
 
-    /// Gives a new worker all that is kept.
-    fn hand_down(&self, socket: &OwnedFd, lives: u64) {
-        let notes = self.notes.iter().map(|(name, text)| (Message::Note(name.clone(), text.clone()), None));
-        let kept = self.kept.iter().map(|(name, kept)| (Message::Keep(name.clone()), Some(kept.as_fd())));
-        for (message, descriptor) in notes.chain(kept).chain([(Message::Begin(lives), None)]) {
-            // A worker that died already is noticed soon enough.
-            let _ = send(socket, &message, descriptor);
+    /// Tells a new worker as much of what is kept as it has room for now.
+    fn hand_down(&self, socket: &OwnedFd, untold: &mut VecDeque<Message>) {
+        while let Some(message) = untold.front() {
+            let descriptor = match message {
+                Message::Keep(name) => self.kept.get(name).map(AsFd::as_fd),
+                _ => None,
+            };
+            match send(socket, message, descriptor, SendFlags::DONTWAIT) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // A worker that died already is noticed soon enough.
+                _ => untold.pop_front(),
+            };
         }
     }
 
@@ -370,7 +382,7 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 (Message::Release(name), _) => {
                     drop(self.kept.remove(&name));
                     // A worker that is gone does not wait for it.
-                    let _ = send(socket, &Message::Release(name), None);
+                    let _ = answer(socket, &Message::Release(name));
                 }
                 (Message::Note(name, text), _) => drop(self.notes.insert(name, text)),
                 (Message::Ready, _) => ready = true,
@@ -378,11 +390,16 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 (Message::Next(path), _) => {
                     // The worker ends only after a good answer, so a program that cannot be opened ends no mount.
                     let opened = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-                    let answer = Message::Opened(opened.as_ref().map(drop).map_err(|errno| *errno));
+                    let said = Message::Opened(opened.as_ref().map(drop).map_err(|errno| *errno));
                     self.next = opened.ok().map(File::from);
-                    let _ = send(socket, &answer, None);
+                    let _ = answer(socket, &said);
                 }
-                (Message::Keep(_) | Message::Opened(_) | Message::Begin(_), _) => {}
+                (Message::Keep(name), None) => {
+                    if !std::mem::replace(&mut self.told_of_want, true) {
+                        self.note(&format!("no descriptor is left to keep {name}: a worker that takes over lacks it"));
+                    }
+                }
+                (Message::Opened(_) | Message::Begin(_), _) => {}
             }
         }
         ready
@@ -407,6 +424,11 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
         }
         came
     }
+}
+
+/// Answers a worker, which waits for nothing else.
+fn answer(socket: &OwnedFd, message: &Message) -> io::Result<()> {
+    send(socket, message, None, SendFlags::empty())
 }
 
 fn timespec(time: Duration) -> Timespec {

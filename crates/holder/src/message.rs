@@ -72,8 +72,13 @@ impl Message {
     }
 }
 
-/// Sends a message.
-pub(crate) fn send(socket: impl AsFd, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+/// Sends a message. It waits for room, unless the flags say otherwise.
+pub(crate) fn send(
+    socket: impl AsFd,
+    message: &Message,
+    descriptor: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
+) -> io::Result<()> {
     let text = message.text();
     if text.len() > PACKET_MAX {
         return Err(Errno::MSGSIZE.into());
@@ -85,7 +90,7 @@ pub(crate) fn send(socket: impl AsFd, message: &Message, descriptor: Option<Borr
         with.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     loop {
-        match rustix::net::sendmsg(&socket, &[IoSlice::new(text.as_bytes())], &mut with, SendFlags::NOSIGNAL) {
+        match rustix::net::sendmsg(&socket, &[IoSlice::new(text.as_bytes())], &mut with, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             sent => return sent.map(drop).map_err(io::Error::from),
         }
@@ -155,7 +160,7 @@ mod tests {
             Message::Begin(12),
         ];
         for message in &all {
-            send(&one, message, None).unwrap();
+            send(&one, message, None, SendFlags::empty()).unwrap();
             assert!(matches!(receive(&other, true).unwrap(), Received::Message(got, None) if got == *message));
         }
         rustix::net::send(&one, b"dance", SendFlags::empty()).unwrap();
@@ -167,7 +172,7 @@ mod tests {
     fn what_a_dead_sender_sent_is_still_read_with_its_descriptor() {
         let (one, other) = pair();
         let (mut reader, writer) = io::pipe().unwrap();
-        send(&one, &Message::Keep("pipe".to_owned()), Some(writer.as_fd())).unwrap();
+        send(&one, &Message::Keep("pipe".to_owned()), Some(writer.as_fd()), SendFlags::empty()).unwrap();
         drop((one, writer));
         let Received::Message(Message::Keep(_), Some(kept)) = receive(&other, true).unwrap() else { panic!("lost") };
         assert!(matches!(receive(&other, true).unwrap(), Received::End));

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::net::SendFlags;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::arena::{Arena, ArenaError, Sizes};
@@ -67,7 +68,7 @@ impl Tie {
     /// # Errors
     /// If the holder is gone, and this process about to be.
     pub fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        send(&self.socket, &Message::Keep(name.to_owned()), Some(descriptor))
+        self.say(&Message::Keep(name.to_owned()), Some(descriptor))
     }
 
     /// Lets go of a descriptor. The holder has closed it on return: a removed file's space is free once this process
@@ -87,7 +88,7 @@ impl Tie {
     /// # Errors
     /// As of [`keep`](Self::keep).
     pub fn note(&self, name: &str, text: &str) -> io::Result<()> {
-        send(&self.socket, &Message::Note(name.to_owned(), text.to_owned()), None)
+        self.say(&Message::Note(name.to_owned(), text.to_owned()), None)
     }
 
     /// This worker serves. From now on the holder starts another one if this one dies.
@@ -95,7 +96,7 @@ impl Tie {
     /// # Errors
     /// As of [`keep`](Self::keep).
     pub fn ready(&self) -> io::Result<()> {
-        send(&self.socket, &Message::Ready, None)
+        self.say(&Message::Ready, None)
     }
 
     /// The mount is gone, and nothing that was acknowledged needs the arena. No worker comes after this one.
@@ -103,7 +104,7 @@ impl Tie {
     /// # Errors
     /// As of [`keep`](Self::keep).
     pub fn ending(&self) -> io::Result<()> {
-        send(&self.socket, &Message::Ending, None)
+        self.say(&Message::Ending, None)
     }
 
     /// The next worker is the program at `path`. It comes when this one ends. On return the holder has it open.
@@ -118,10 +119,14 @@ impl Tie {
         opened.map_err(io::Error::from)
     }
 
+    fn say(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        send(&self.socket, message, descriptor, SendFlags::empty())
+    }
+
     /// Tells the holder something, and waits for the answer. Each question has one, so they come one at a time.
     fn ask<T>(&self, question: &Message, is_answer: impl Fn(Message) -> Option<T>) -> io::Result<T> {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        send(&self.socket, question, None)?;
+        self.say(question, None)?;
         loop {
             match receive(&self.socket, true)? {
                 Received::Message(message, _) => {

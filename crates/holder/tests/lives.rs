@@ -75,6 +75,9 @@ fn lives(lives: &str) -> Seen {
 fn worker() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let lives = std::env::var(LIVES).unwrap();
+    if fs::remove_file(place.join("deaf")).is_ok() {
+        std::thread::sleep(std::time::Duration::from_secs(60));
+    }
     let (tie, inherited) = Tie::take(SIZES).unwrap();
     let tie = Arc::new(tie);
     let life = usize::try_from(inherited.lives).unwrap();
@@ -130,6 +133,11 @@ fn worker() {
                 inherited.arena.beat().fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(std::time::Duration::from_millis(500));
             }),
+            // More than a socket has room for, for a successor that does not read.
+            "deaf" => {
+                (0..20).for_each(|number| tie.note(&format!("note-{number}"), &"x".repeat(50_000)).unwrap());
+                File::create(place.join("deaf")).unwrap();
+            }
             "mark" => writeln!(log, "marked").unwrap(),
             "wait" => std::thread::sleep(std::time::Duration::from_secs(60)),
             "ending" => tie.ending().unwrap(),
@@ -205,10 +213,13 @@ fn five_in_a_row_that_do_not_come_up_are_enough_and_one_that_does_counts_anew() 
 
 #[test]
 fn a_holder_that_can_start_no_worker_tries_again_after_a_pause() {
-    let seen = lives("ready+starve+die,ready+end");
+    let seen = lives("ready+starve+keep+die,ready+end");
     assert_eq!((seen.status, seen.written.matches("life").count()), (0, 2), "{:?}", seen.notes);
     let failed = |note: &&String| note.contains("could not be started (Too many open files");
     assert_eq!(seen.notes.iter().filter(failed).count(), 3, "{:?}", seen.notes);
+    // Nor can it keep more, and says so.
+    assert!(seen.notes[0].starts_with("no descriptor is left to keep file"), "{:?}", seen.notes);
+    assert!(!seen.written.contains("kept"), "{}", seen.written);
 }
 
 #[test]
@@ -250,6 +261,21 @@ fn a_successor_that_hangs_before_it_serves_is_replaced_and_one_that_goes_on_is_n
     assert_eq!((seen.status, seen.written.matches("life").count()), (0, 3), "{:?}", seen.notes);
     assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
     assert!(seen.written.ends_with("marked\n"), "{}", seen.written);
+}
+
+#[test]
+fn a_successor_that_does_not_even_read_is_replaced() {
+    let seen = lives("deaf+ready+kill,never,mark+ready+up+ending+end");
+    assert_eq!((seen.status, seen.notes.len()), (0, 2), "{:?}", seen.notes);
+    assert!(seen.notes[1].contains("hung") && seen.written.contains("marked"), "{:?}", seen.notes);
+}
+
+#[test]
+fn a_new_program_that_gives_signs_and_never_serves_leaves_the_mount_to_the_one_before() {
+    let seen = lives("ready+again+end,slow+wait,mark+ready+ending+end");
+    assert_eq!((seen.status, seen.notes.len()), (0, 2), "{:?}", seen.notes);
+    assert!(seen.notes[1].contains("hung") && seen.notes[1].contains("going on with the last one"), "{:?}", seen.notes);
+    assert!(seen.written.contains("marked"));
 }
 
 #[test]
