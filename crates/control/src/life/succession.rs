@@ -183,15 +183,22 @@ impl Succession {
         let words = self.arena.ledger_words;
         let ledger =
             if self.left.is_some() { MountLedger::open(words) } else { MountLedger::create(words, ledger_room()) };
-        let ledger = ledger.map_err(|why| Refusal::Failed {
+        let failed = |why: String| Refusal::Failed {
             doing: "take over from the last worker".to_owned(),
-            error: std::io::Error::other(why.to_string()),
-        })?;
+            error: std::io::Error::other(why),
+        };
+        let ledger = ledger.map_err(|why| failed(why.to_string()))?;
         let kept = std::mem::take(&mut self.nameless);
         // A test may ask for what a kernel before 6.9 needs.
         let needs_journal = !can_send_again() || std::env::var_os(WITHOUT_SENDING_AGAIN).is_some();
         let bytes = self.arena.journal_bytes.take().filter(|_| needs_journal);
         let journal = bytes.map(|bytes| RequestJournal::over(self.arena.journal_words, bytes, JournalRoom::USUAL));
+        if let Some(unknown) = journal.as_ref().map(RequestJournal::unknown).filter(|unknown| *unknown > 0) {
+            return Err(failed(format!(
+                "{unknown} requests were under way for which the memory shared with the holder had no room. Nobody can answer \
+                 them, so the mount must end"
+            )));
+        }
         Ok(LastingMount { ledger, keeper: Arc::new(WithHolder(self.tie.clone())), kept, journal })
     }
 

@@ -11,9 +11,10 @@
 //! - A slot counts once its word has the request's number, which is stored last, and is free once that is 0.
 //! - A request that is in both, or whose answer was sent and not noted, is handled a second time. The kernel refuses a
 //!   second answer.
+//! - The last word counts the requests that found no slot and wait for an answer. If the process dies meanwhile, nobody
+//!   knows them, so nobody may go on: callers get an error rather than wait for ever.
 //!
-//! The price, on these kernels alone: each request is copied twice. More requests than slots find no place: see
-//! [`JournalRoom`].
+//! The price, on these kernels alone: each request is copied twice.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,8 +28,8 @@ use crate::fuse::wire::{HEAD, RequestHead, WRITE_HEAD, opcode};
 /// Bytes of a request at most.
 const REQUEST_MAX: usize = (WRITE_HEAD + DATA_BYTES).next_multiple_of(BLOCK);
 
-/// How many slots there are. A request that finds none is answered as ever; only if the process dies meanwhile, its
-/// caller waits until the mount ends.
+/// How many slots there are. A request that finds none is answered as ever; only if the process dies meanwhile, the mount
+/// ends ([`RequestJournal::unknown`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalRoom {
     /// Slots for requests of up to a block with their heads: all but large writes.
@@ -41,13 +42,17 @@ pub struct JournalRoom {
 const SMALL: usize = 5 * BLOCK;
 
 impl JournalRoom {
-    /// Four times as many as the kernel has under way in the background, and large writes as in the buffers of the door
-    /// twice. Memory that was never used is not there.
-    pub const USUAL: Self = Self { small: 2048, large: 64 };
+    /// As many large ones as the kernel has under way in the background, and some more; four times as many small ones.
+    /// Memory that was never used is not there.
+    pub const USUAL: Self = Self { small: 2048, large: 576 };
 
-    /// Words for the slots.
+    /// Words for the slots, and one for the requests without.
     #[must_use]
     pub const fn words(self) -> usize {
+        self.slots() + 1
+    }
+
+    const fn slots(self) -> usize {
         self.small + self.large
     }
 
@@ -64,6 +69,7 @@ pub struct RequestJournal {
     slots: Vec<&'static mut [u8]>,
     answered: Arc<AnsweredInJournal>,
     left: Vec<Vec<u8>>,
+    unknown: u64,
 }
 
 /// The journal's side for answers, which come from any thread.
@@ -75,8 +81,8 @@ pub(crate) struct AnsweredInJournal {
 
 #[derive(Default)]
 struct State {
-    /// The slot of each request that waits.
-    of: HashMap<u64, usize>,
+    /// The slot of each request that waits, if it has one.
+    of: HashMap<u64, Option<usize>>,
     free_small: Vec<usize>,
     free_large: Vec<usize>,
 }
@@ -89,8 +95,8 @@ impl RequestJournal {
     #[must_use]
     pub fn over(words: &'static [AtomicU64], bytes: &'static mut [u8], room: JournalRoom) -> Self {
         let (landing, mut rest) = bytes.split_at_mut(REQUEST_MAX);
-        let mut slots = Vec::with_capacity(room.words());
-        for number in 0..room.words() {
+        let mut slots = Vec::with_capacity(room.slots());
+        for number in 0..room.slots() {
             let len = if number < room.small { SMALL } else { REQUEST_MAX };
             let (slot, behind) = rest.split_at_mut(len);
             slots.push(slot);
@@ -102,7 +108,7 @@ impl RequestJournal {
             let unique = words[number].load(Ordering::Acquire);
             match message(slot).filter(|_| unique != 0) {
                 Some(request) => {
-                    state.of.insert(unique, number);
+                    state.of.insert(unique, Some(number));
                     left.push(request.to_vec());
                 }
                 None => {
@@ -117,7 +123,8 @@ impl RequestJournal {
         // Numbers grow, so the oldest comes first.
         left.sort_by_key(|request| number_of(request));
         let answered = Arc::new(AnsweredInJournal { words, small: room.small, state: Mutex::new(state) });
-        let mut journal = Self { landing, slots, answered, left };
+        let unknown = answered.unkept().load(Ordering::Acquire);
+        let mut journal = Self { landing, slots, answered, left, unknown };
         if let Some(len) = message(journal.landing).map(<[u8]>::len) {
             journal.keep(len);
         }
@@ -127,6 +134,12 @@ impl RequestJournal {
     /// What a process before this one took and did not answer, oldest first.
     pub(crate) fn take_left(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.left)
+    }
+
+    /// How many requests a process before this one took, did not answer and could not keep.
+    #[must_use]
+    pub const fn unknown(&self) -> u64 {
+        self.unknown
     }
 
     pub(crate) fn answered(&self) -> &Arc<AnsweredInJournal> {
@@ -145,8 +158,9 @@ impl RequestJournal {
 
     /// Keeps the request that has landed until it is answered, and empties the landing.
     pub(crate) fn keep(&mut self, len: usize) {
-        let unique = number_of(&self.landing[..len]);
-        if let Some((unique, slot)) = unique.and_then(|unique| Some((unique, self.answered.slot_for(unique, len)?))) {
+        if let Some(unique) = number_of(&self.landing[..len])
+            && let Some(slot) = self.answered.slot_for(unique, len)
+        {
             self.slots[slot][..len].copy_from_slice(&self.landing[..len]);
             self.answered.words[slot].store(unique, Ordering::Release);
         }
@@ -162,20 +176,33 @@ impl AnsweredInJournal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The count of requests that wait and found no slot.
+    fn unkept(&self) -> &'static AtomicU64 {
+        &self.words[self.words.len() - 1]
+    }
+
     fn slot_for(&self, unique: u64, len: usize) -> Option<usize> {
         let mut state = self.state();
         let small = if len <= SMALL { state.free_small.pop() } else { None };
-        let slot = small.or_else(|| state.free_large.pop())?;
+        let slot = small.or_else(|| state.free_large.pop());
+        if slot.is_none() {
+            self.unkept().fetch_add(1, Ordering::Release);
+        }
         state.of.insert(unique, slot);
-        Some(slot)
+        slot
     }
 
     /// The answer to a request was sent.
     pub(crate) fn is_answered(&self, unique: u64) {
         let mut state = self.state();
-        let Some(slot) = state.of.remove(&unique) else { return };
-        self.words[slot].store(0, Ordering::Release);
-        if slot < self.small { &mut state.free_small } else { &mut state.free_large }.push(slot);
+        match state.of.remove(&unique) {
+            None => {}
+            Some(None) => drop(self.unkept().fetch_sub(1, Ordering::Release)),
+            Some(Some(slot)) => {
+                self.words[slot].store(0, Ordering::Release);
+                if slot < self.small { &mut state.free_small } else { &mut state.free_large }.push(slot);
+            }
+        }
     }
 }
 
@@ -243,17 +270,25 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_slot_is_handled_all_the_same() {
+    fn who_comes_after_knows_that_requests_without_a_slot_were_under_way() {
         let words: &'static [AtomicU64] = Vec::leak((0..ROOM.words()).map(|_| AtomicU64::new(0)).collect());
-        let mut journal = RequestJournal::over(words, Vec::leak(vec![0; ROOM.bytes()]), ROOM);
+        let over = || RequestJournal::over(words, Vec::leak(vec![0; ROOM.bytes()]), ROOM);
+        let mut journal = over();
         for unique in 1..=5 {
             let request = request(15, unique, 80);
             journal.landing()[..80].copy_from_slice(&request);
             journal.keep(80);
         }
-        assert_eq!(journal.answered().state().of.len(), 3);
+        assert_eq!((over().unknown(), over().unknown()), (2, 2), "each one that comes after");
         journal.answered().is_answered(5);
-        journal.answered().is_answered(2);
-        assert_eq!(journal.answered().state().of.len(), 2);
+        assert_eq!(over().unknown(), 1);
+        // Its slot is for the next one.
+        for answered in [4, 2, 2] {
+            journal.answered().is_answered(answered);
+        }
+        assert_eq!(over().unknown(), 0);
+        journal.landing()[..80].copy_from_slice(&request(15, 6, 80));
+        journal.keep(80);
+        assert_eq!(over().unknown(), 0);
     }
 }
