@@ -137,7 +137,12 @@ fn in_a_guest(script: &str, programs: &[&str], environment: &[(&'static str, Str
         limit: Duration::from_secs(180),
     };
     let mut told = Vec::new();
-    guest.run(|line| told.push(line.to_owned())).unwrap_or_else(|failure| panic!("{failure}\n{}", told.join("\n")));
+    guest
+        .run(|line| {
+            println!("{line}");
+            told.push(line.to_owned());
+        })
+        .unwrap_or_else(|failure| panic!("{failure}\n{}", told.join("\n")));
     assert!(told.iter().any(|line| line.starts_with("OK 6.1")), "{}", told.join("\n"));
 }
 
