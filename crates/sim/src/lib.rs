@@ -61,8 +61,8 @@ pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
 pub use several_devices::{
-    DevicePool, LoadServed, MixedLoad, Rebuild, read_rate, rebuild, room_for_clean, synced_writes, while_rows_are_made,
-    write_rate, write_rate_after_adding,
+    DevicePool, LoadServed, MixedLoad, Moved, Rebuild, move_away, read_rate, rebuild, room_for_clean, synced_writes,
+    while_rows_are_made, write_rate, write_rate_after_adding,
 };
 pub use shrink::shrink;
 pub use timed::{Arrival, PAGE, PagedLoad, TimedReport, run_paged};

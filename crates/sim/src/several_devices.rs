@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK_U64, MemberId, Nanos, ObjectId, Redundancy, UnixNanos};
-use headpond_engine::{Reply, Request, RequestId, Treatment};
+use headpond_engine::{MembersChange, Reply, Request, RequestId, Treatment};
 use headpond_format::{Geometry, Member};
 use headpond_measure::Latency;
 use headpond_models::Network;
@@ -209,7 +209,7 @@ impl Bench {
     }
 
     /// Lets the load come until `over`. It is asked once in [`LOOK`].
-    fn under_load(&mut self, load: MixedLoad, mut over: impl FnMut(&Machine) -> bool) -> LoadServed {
+    fn under_load(&mut self, load: MixedLoad, mut over: impl FnMut(&Self) -> bool) -> LoadServed {
         let LoadServed { mut reads, mut writes, .. } = LoadServed::default();
         let misses = self.misses;
         let begun = self.machine.now();
@@ -226,7 +226,7 @@ impl Bench {
                 self.write(page, PAGE, true);
             } else if now >= next_look {
                 next_look = now.plus(LOOK);
-                if over(&self.machine) {
+                if over(self) {
                     break;
                 }
             } else {
@@ -243,16 +243,31 @@ impl Bench {
         LoadServed { reads, writes, misses: self.misses - misses }
     }
 
+    fn for_some_time(&mut self, load: MixedLoad, time: Nanos) -> LoadServed {
+        let end = self.machine.now().plus(time);
+        self.under_load(load, |bench| bench.machine.now() >= end)
+    }
+
     /// The time to the next of so many a second: up to twice the mean.
     fn pause(&mut self, per_second: f64) -> Nanos {
         Nanos(self.rng.below((2e9 / per_second) as u64))
     }
 
     /// Asks for one more device to be taken in.
-    fn add_device(&mut self, pool: &DevicePool) {
+    fn add_device(&mut self, pool: &DevicePool) -> RequestId {
         let (row, model) = pool.device(pool.devices);
         let now = self.machine.now();
-        self.asked.insert(self.machine.add(row, model), (Kind::Other, now));
+        let id = self.machine.add(row, model);
+        self.asked.insert(id, (Kind::Other, now));
+        id
+    }
+
+    /// Asks for a device to be emptied, and let go.
+    fn remove_device(&mut self, member: MemberId) -> RequestId {
+        let now = self.machine.now();
+        let id = self.machine.ask(Request::ChangeMembers(MembersChange::Remove(member)));
+        self.asked.insert(id, (Kind::Other, now));
+        id
     }
 
     /// See [`write_rate`].
@@ -374,8 +389,7 @@ pub fn room_for_clean(pool: &DevicePool, clean: u64) -> u64 {
 pub fn while_rows_are_made(pool: &DevicePool, load: MixedLoad, time: Nanos) -> LoadServed {
     let mut bench = Bench::new(pool);
     bench.fill(64);
-    let end = bench.machine.now().plus(time);
-    bench.under_load(load, |machine| machine.now() >= end)
+    bench.for_some_time(load, time)
 }
 
 /// Makes the whole file dirty, reads another one of `clean` bytes, loses a device in the midst of a load, and adds
@@ -391,16 +405,40 @@ pub fn rebuild(pool: &DevicePool, clean: u64, load: MixedLoad, quiet: Nanos) -> 
     if clean > 0 {
         bench.read_clean(clean);
     }
-    let for_some_time = |bench: &mut Bench, time: Nanos| {
-        let end = bench.machine.now().plus(time);
-        bench.under_load(load, |machine| machine.now() >= end)
-    };
-    let quiet = for_some_time(&mut bench, quiet);
+    let quiet = bench.for_some_time(load, quiet);
     bench.machine.lose(MemberId(0));
-    let lost = for_some_time(&mut bench, ADDED_AFTER);
+    let lost = bench.for_some_time(load, ADDED_AFTER);
     let dirty_bytes = Bench::exposed(&bench.machine);
     let begun = bench.machine.now();
     bench.add_device(pool);
-    let copying = bench.under_load(load, |machine| Bench::exposed(machine) == 0);
+    let copying = bench.under_load(load, |bench| Bench::exposed(&bench.machine) == 0);
     Rebuild { quiet, lost, copying, dirty_bytes, took: bench.machine.now().since(begun) }
+}
+
+/// How it goes while a pool moves to another device.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// Before.
+    pub quiet: LoadServed,
+    /// Until the first device is empty.
+    pub moving: LoadServed,
+    /// How long that took.
+    pub took: Nanos,
+}
+
+/// Makes the whole file dirty, and moves the first device's part to another in the midst of a load.
+///
+/// # Panics
+/// If a request fails: nobody must notice the move.
+#[must_use]
+pub fn move_away(pool: &DevicePool, load: MixedLoad, quiet: Nanos) -> Moved {
+    let mut bench = Bench::new(pool);
+    bench.fill(64);
+    let quiet = bench.for_some_time(load, quiet);
+    let begun = bench.machine.now();
+    let added = bench.add_device(pool);
+    bench.under_load(load, |bench| !bench.asked.contains_key(&added));
+    let removed = bench.remove_device(MemberId(0));
+    let moving = bench.under_load(load, |bench| !bench.asked.contains_key(&removed));
+    Moved { quiet, moving, took: bench.machine.now().since(begun) }
 }

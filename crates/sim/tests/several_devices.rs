@@ -5,8 +5,8 @@
 use headpond_base::{Nanos, Redundancy};
 use headpond_measure::Latency;
 use headpond_sim::{
-    DeviceModel, DevicePool, LoadServed, MixedLoad, Rebuild, read_rate, rebuild, room_for_clean, synced_writes,
-    while_rows_are_made, write_rate, write_rate_after_adding,
+    DeviceModel, DevicePool, LoadServed, MixedLoad, Moved, Rebuild, move_away, read_rate, rebuild, room_for_clean,
+    synced_writes, while_rows_are_made, write_rate, write_rate_after_adding,
 };
 
 const MIB: u64 = 1 << 20;
@@ -137,6 +137,25 @@ fn a_second_copy_is_made_anew_at_more_than_half_a_devices_rate_beside_a_load() {
     println!("{:.0} MiB copied in {seconds:.2} s: {:.0} MB/s", bytes / MIB as f64, bytes / seconds / 1e6);
     // Without the 10 s more that would be allowed.
     assert!(seconds <= bytes / (DEVICE.write_rate / 2.0), "{seconds} s for {bytes}");
+}
+
+#[test]
+fn a_pool_moves_to_another_device_and_requests_hardly_notice() {
+    let pool = DevicePool { devices: 1, bytes: 1024 * MIB, redundancy: Redundancy::None, file: 512 * MIB, ..POOL };
+    let load = MixedLoad { reads: 4000.0, writes: 500.0 };
+    let Moved { quiet, moving, took } = move_away(&pool, load, Nanos(3 * Nanos::SECOND.0));
+    tell("before the move", &quiet);
+    tell("while moving", &moving);
+    println!("512 MiB moved in {:.2} s", took.0 as f64 / 1e9);
+    assert_eq!(moving.misses, 0, "reads go to the origin");
+    for (kind, before, during) in
+        [("read hits", &quiet.reads, &moving.reads), ("synced writes", &quiet.writes, &moving.writes)]
+    {
+        for per_mille in [500, 990, 999] {
+            let times = ratio(during, before, per_mille);
+            assert!(times <= 3.0, "{kind} while moving, {per_mille} of 1,000: {times} times as long as before");
+        }
+    }
 }
 
 const ALL: [Redundancy; 3] = [Redundancy::None, Redundancy::Mirror, Redundancy::Parity];
