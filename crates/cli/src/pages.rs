@@ -159,22 +159,49 @@ mod tests {
         all
     }
 
+    /// Checks the page of a command and of those below it, and notes the names of the pages. One that is hidden, or lies
+    /// below one that is, has none.
+    fn check_pages(command: &Command, above: &str, is_hidden: bool, man: &Path, pages: &mut Vec<String>) {
+        let name = format!("{above}-{}", command.get_name());
+        if !is_hidden {
+            let page = format!("{name}.8");
+            let text = read(&man.join(&page)).replace('\\', "");
+            let own = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(|arg| arg.get_long());
+            for long in own {
+                assert!(text.contains(&format!("--{long}")), "{page} lacks --{long}");
+            }
+            assert!(text.contains(&format!(".TH {name} 8 ")), "{page}");
+            let nested = command.get_subcommands().filter(|below| !below.is_hide_set());
+            for below in nested {
+                assert!(text.contains(&format!("{name}-{}", below.get_name())), "{page} lacks {}", below.get_name());
+            }
+            let explains = command.get_after_long_help().is_some();
+            assert_eq!(text.contains(".SH EXAMPLES"), explains, "{page}");
+            assert!(explains || above != "headpond", "{page} has no examples");
+            pages.push(page);
+        }
+        for below in command.get_subcommands() {
+            check_pages(below, &name, is_hidden || below.is_hide_set(), man, pages);
+        }
+    }
+
     #[test]
     fn every_command_has_a_page_that_names_its_options() {
         let dir = tempfile::tempdir().unwrap();
         write_all(dir.path()).unwrap();
-        for command in Cli::command().get_subcommands() {
-            let page = dir.path().join(format!("man/headpond-{}.8", command.get_name()));
-            assert_eq!(page.exists(), !command.is_hide_set(), "{}", page.display());
-            if page.exists() {
-                let text = read(&page).replace('\\', "");
-                let own = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(|arg| arg.get_long());
-                for long in own {
-                    assert!(text.contains(&format!("--{long}")), "{} lacks --{long}", page.display());
-                }
-                assert!(text.contains(".SH EXAMPLES"), "{}", page.display());
-            }
+        let all = Cli::command();
+        let mut pages = vec!["headpond.1".to_owned()];
+        for command in all.get_subcommands() {
+            check_pages(command, "headpond", command.is_hide_set(), &dir.path().join("man"), &mut pages);
         }
+        for nested in ["headpond-pool-add.8", "headpond-peer-serve.8"] {
+            assert!(pages.iter().any(|page| page == nested), "{pages:?}");
+        }
+        let written = fs::read_dir(dir.path().join("man")).unwrap();
+        let mut written: Vec<_> = written.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+        written.sort_unstable();
+        pages.sort_unstable();
+        assert_eq!(written, pages);
         let own = read(&dir.path().join("man/headpond.1"));
         assert!(own.contains("EXIT STATUS") && own.contains("mount\\fR(8)"), "{own}");
     }
@@ -197,6 +224,18 @@ mod tests {
             for long in &hidden {
                 assert!(!text.contains(&long.replace("--", dashes)), "{name} shows {long}");
             }
+        }
+    }
+
+    #[test]
+    fn each_shell_that_is_here_can_read_its_completions() {
+        let dir = tempfile::tempdir().unwrap();
+        write_all(dir.path()).unwrap();
+        for (shell, name) in [("bash", "headpond.bash"), ("zsh", "_headpond"), ("fish", "headpond.fish")] {
+            let file = dir.path().join("completions").join(name);
+            // It only reads them, and runs nothing of them.
+            let Ok(said) = std::process::Command::new(shell).arg("-n").arg(file).output() else { continue };
+            assert!(said.status.success() && said.stderr.is_empty(), "{shell}: {said:?}");
         }
     }
 }

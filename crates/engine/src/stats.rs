@@ -158,6 +158,9 @@ pub struct Stats {
     pub flush_total_blocks: u64,
     /// Gauge: 1 after a flash write or sync failed: the pool takes nothing more.
     pub flash_failed: u64,
+    /// Gauge: 1 while the log has something that is not durable on flash.
+    #[serde(default)]
+    pub undurable: u64,
     /// Gauge: the last host batch of the log that is durable; 0 before the first checkpoint of this use is.
     #[serde(default)]
     pub durable_host_batch: u64,

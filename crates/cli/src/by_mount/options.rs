@@ -191,6 +191,33 @@ mod tests {
         assert_eq!(limits("ro,rw"), MountFlags::empty());
     }
 
+    /// The options that the tags of the manual page name, and whether with a value.
+    fn on_the_page() -> Vec<(String, bool)> {
+        let page = include_str!("../../../../packaging/man/mount.headpond.8").replace("\\\n", "");
+        let (_, section) = page.split_once(".SH MOUNT OPTIONS\n").unwrap();
+        let (section, _) = section.split_once(".SH ").unwrap();
+        let tags = section.split(".TP\n").skip(1).filter_map(|entry| entry.lines().next());
+        let bold = tags.flat_map(|tag| tag.split("\\fB").skip(1)).filter_map(|text| text.split("\\fR").next());
+        bold.map(|name| (name.trim_end_matches('=').replace('\\', "").replace('_', "-"), name.ends_with('=')))
+            .filter(|(name, _)| name != "x-")
+            .collect()
+    }
+
+    #[test]
+    fn the_manual_page_names_each_option_once_and_no_other() {
+        let mut named = on_the_page();
+        named.sort_unstable();
+        let has_value = |name: &str, meaning: &Meaning| match meaning {
+            Meaning::Value => true,
+            Meaning::Nothing => ["comment", "uhelper"].contains(&name),
+            _ => false,
+        };
+        let mut known: Vec<_> =
+            OPTIONS.iter().map(|(name, meaning)| ((*name).to_owned(), has_value(name, meaning))).collect();
+        known.sort_unstable();
+        assert_eq!(named, known);
+    }
+
     #[test]
     fn every_option_of_a_mount_is_here_or_is_for_one_mount_only() {
         const NOT_HERE: [&str; 7] =

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::loop_device::Loop;
+use crate::loop_device::{Loop, make_ext4};
 use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
 use crate::several_devices::{EndAtLast, fault, mount_over, pool, pool_status, write_and_verify};
 
@@ -598,6 +598,39 @@ fn what_stays_unwritten_of_a_block_device_is_trimmed() {
     pond.unmount(&[]).ok();
     mount_over(&pond, &[device], &["--reserve", "20%"]).ok();
     pond.unmount(&[]).ok();
+}
+
+#[test]
+fn the_only_device_moves_to_a_block_device_under_a_writer() {
+    let pond = Pond::new();
+    make_ext4(&pond.at("device"), 96 << 20);
+    let Some(new) = Loop::over(&pond.at("device")) else { return };
+    let device = new.device().to_str().unwrap();
+    mount_over(&pond, &["flash"], &["--size", SIZE]).ok();
+    let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
+    let holds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_and_verify(&path, &end));
+        let at_last = EndAtLast(&end);
+        wait_until("it is there", || path.exists());
+        let before = fs::read(new.device()).unwrap();
+        pool(&pond, "move", &[device.as_ref()]).refused(32, &["ext4 file system", "--format"]);
+        assert!(fs::read(new.device()).unwrap() == before, "the device was touched");
+        pool(&pond, "move", &[device.as_ref(), "--format".as_ref()]).refused(0, &["done"]);
+        drop(at_last);
+        writer.join().unwrap()
+    });
+    let status = pond.status();
+    assert_eq!((&status["flashes"][0], &status["size_bytes"]), (&device.into(), &(96 << 20).into()));
+    run(["check".as_ref(), pond.flash().as_os_str()]).refused(32, &["not a headpond pool"]);
+    assert!(fs::read(&path).unwrap() == holds);
+    let after = pattern(1 << 20, 1);
+    write_and_sync(&pond.mnt().join("after"), &after);
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount_over(&pond, &[device], &[]).ok();
+    assert!(fs::read(&path).unwrap() == holds && fs::read(pond.mnt().join("after")).unwrap() == after);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+    assert!(fs::read(pond.origin().join("after")).unwrap() == after);
 }
 
 #[test]

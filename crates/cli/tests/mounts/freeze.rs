@@ -4,9 +4,11 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::loop_device::{Loop, has, run as run_command};
 use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
 
 /// Bytes of a record.
@@ -61,33 +63,49 @@ fn records(pond: &Pond, copy: &str) -> Vec<u64> {
     numbers.collect()
 }
 
+/// Two files that have room for all records, and none of them.
+fn make_room_for_records(mnt: &Path) {
+    for name in ["even", "odd"] {
+        write_and_sync(&mnt.join(name), &vec![0; RECORD * SLOTS as usize]);
+    }
+}
+
+/// Writes and syncs one record after the other, until `stop`.
+fn write_records(mnt: &Path, stop: &AtomicBool, written: &AtomicU64) {
+    let files = ["even", "odd"].map(|name| File::options().write(true).open(mnt.join(name)).unwrap());
+    for number in 1..2 * SLOTS {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        let file = &files[(number % 2) as usize];
+        file.write_all_at(&number.to_le_bytes().repeat(RECORD / 8), number / 2 * RECORD as u64).unwrap();
+        file.sync_data().unwrap();
+        written.store(number, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// The last of these records, which lack none before it.
+#[track_caller]
+fn last_record(records: &[u64]) -> u64 {
+    let last = (1..2 * SLOTS).take_while(|number| records[*number as usize] == *number).count();
+    assert!(records[last + 1..].iter().all(|number| *number == 0), "later ones without an earlier one");
+    last as u64
+}
+
 #[test]
 fn a_snapshot_is_the_origin_of_one_moment_and_nothing_changes_there_though_writers_go_on() {
     let pond = Pond::new();
     write_and_sync(&pond.origin().join("cold"), &pattern(1 << 20, 1));
     pond.mount(&["--size", SIZE]).ok();
     let mnt = pond.mnt();
-    for name in ["even", "odd"] {
-        write_and_sync(&mnt.join(name), &vec![0; RECORD * SLOTS as usize]);
-    }
+    make_room_for_records(&mnt);
     (0..40).for_each(|number| fs::create_dir(mnt.join(format!("dir{number}"))).unwrap());
     let (stop, written, made) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let _stop = Stop(&stop);
         let (stop, written, made, mnt) = (&stop, &written, &made, &mnt);
-        scope.spawn(move || {
-            let files = ["even", "odd"].map(|name| File::options().write(true).open(mnt.join(name)).unwrap());
-            for number in 1..2 * SLOTS {
-                if stop.load(Ordering::SeqCst) {
-                    return;
-                }
-                let file = &files[(number % 2) as usize];
-                file.write_all_at(&number.to_le_bytes().repeat(RECORD / 8), number / 2 * RECORD as u64).unwrap();
-                file.sync_data().unwrap();
-                written.store(number, Ordering::SeqCst);
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        });
+        scope.spawn(move || write_records(mnt, stop, written));
         wait_until("some are written", || written.load(Ordering::SeqCst) > 50);
         let before = written.load(Ordering::SeqCst);
         let (origin, copy, lists) = (pond.origin(), pond.at("copy"), pond.at("lists"));
@@ -122,16 +140,71 @@ fn a_snapshot_is_the_origin_of_one_moment_and_nothing_changes_there_though_write
         let (first, second) = lists.split_at(lists.len() / 2);
         assert!(first.len() > 3);
         assert_eq!(first, second, "content, sizes and times");
-        let records = records(&pond, "copy");
-        let last = (1..2 * SLOTS).take_while(|number| records[*number as usize] == *number).count();
-        assert!(last as u64 >= before, "{before} were acknowledged, and the copy has {last}");
-        assert!(records[last + 1..].iter().all(|number| *number == 0), "later ones without an earlier one");
-        assert!((last as u64) < then + 50, "and what was written meanwhile is not there");
+        let last = last_record(&records(&pond, "copy"));
+        assert!(last >= before, "{before} were acknowledged, and the copy has {last}");
+        assert!(last < then + 50, "and what was written meanwhile is not there");
         stop.store(true, Ordering::SeqCst);
     });
     pond.unmount(&[]).ok();
     let last = written.load(Ordering::SeqCst) as usize;
     assert_eq!(records(&pond, "origin")[last], last as u64);
+}
+
+#[test]
+fn a_snapshot_of_a_btrfs_subvolume_is_the_origin_of_one_moment() {
+    if !has("mkfs.btrfs") || !has("btrfs") {
+        return;
+    }
+    let pond = Pond::new();
+    File::create(pond.at("disk")).unwrap().set_len(512 << 20).unwrap();
+    run_command(Command::new("mkfs.btrfs").arg("-q").arg(pond.at("disk")));
+    let Some(mut disk) = Loop::over(&pond.at("disk")) else { return };
+    disk.mount(&pond.at("other"), "rw");
+    let subvolume = pond.at("other/slow");
+    run_command(Command::new("btrfs").args(["subvolume", "create"]).arg(&subvolume));
+    pond.mount_places("other/slow", "mnt", "flash", &["--size", SIZE]).ok();
+    let mnt = pond.mnt();
+    make_room_for_records(&mnt);
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| write_records(&mnt, &stop, &written));
+        for round in 0..3 {
+            let enough = written.load(Ordering::SeqCst) + 50;
+            wait_until("some are written", || written.load(Ordering::SeqCst) > enough);
+            let before = written.load(Ordering::SeqCst);
+            let name = format!("other/snapshot{round}");
+            let (from, to) = (subvolume.to_str().unwrap(), pond.at(&name));
+            freeze(&pond, &["btrfs", "subvolume", "snapshot", "-r", from, to.to_str().unwrap()]).ok();
+            let last = last_record(&records(&pond, &name));
+            assert!(last >= before, "{before} were acknowledged, and the snapshot has {last}");
+            wait_until("the writer goes on", || written.load(Ordering::SeqCst) > last);
+            assert_eq!(last_record(&records(&pond, &name)), last, "it stays what it is");
+        }
+    });
+    pond.unmount(&[]).ok();
+    let last = written.load(Ordering::SeqCst);
+    assert_eq!(last_record(&records(&pond, "other/slow")), last);
+    disk.unmount();
+}
+
+#[test]
+fn an_upgrade_ends_a_freeze_and_the_client_says_so() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let mnt = pond.mnt();
+    write_and_sync(&mnt.join("a"), &pattern(1 << 20, 1));
+    let held = Held::start(&pond, "60s", "true");
+    assert!(is_frozen(&pond));
+    run([OsStr::new("upgrade"), mnt.as_os_str()]).ok();
+    assert!(!is_frozen(&pond));
+    fs::create_dir(mnt.join("made")).unwrap();
+    assert!(pond.origin().join("made").exists());
+    held.go_on(&pond).refused(75, &["Do not trust the snapshot"]);
+    write_and_sync(&mnt.join("a"), &pattern(1 << 20, 2));
+    freeze(&pond, &["cp", pond.origin().join("a").to_str().unwrap(), pond.at("copy").to_str().unwrap()]).ok();
+    assert!(fs::read(pond.at("copy")).unwrap() == pattern(1 << 20, 2), "the next one is whole");
+    pond.unmount(&[]).ok();
 }
 
 /// Ends the writer, also when the test fails.

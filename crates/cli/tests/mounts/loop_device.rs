@@ -74,6 +74,12 @@ pub fn make_ext4(file: &Path, bytes: u64) {
     run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0"]).arg(file));
 }
 
+/// Whether a program is there, which may be one of the administrator's.
+pub fn has(program: &str) -> bool {
+    let there = path_with_sbin().split(':').any(|dir| Path::new(dir).join(program).exists());
+    lacks_nothing((!there).then_some(program))
+}
+
 /// What became of a program, which may be one of the administrator's.
 pub fn output(command: &mut Command) -> Output {
     command.env("PATH", path_with_sbin()).output().unwrap()

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod atomic;
+mod away;
 mod batch;
 mod block_device;
 mod browser;

@@ -168,6 +168,14 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
                 now["flush"]["seconds"], now["flush"]["fastest_bytes_per_second"]
             ),
         );
+        let (status, metrics) = (&now["status"], &now["metrics"]);
+        let dirty = said_by(
+            &mut browser,
+            format!(
+                "`${{bytes({})}}; in ${{some({}, 'file')}}; the oldest ${{duration({})}}`",
+                status["dirty_bytes"], status["dirty_files"], metrics["oldest_dirty_age_seconds"]
+            ),
+        );
         let set = &now["working_set"];
         assert!(set["missed_bytes"].as_u64() > Some(0) && set["larger"][1]["saved_bytes"].as_u64() > Some(0), "{set}");
         let [quarter, double] = [0, 1].map(|at| {
@@ -187,6 +195,7 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
         tile(&mut browser, "p99, 5 minutes").contains(&longest)
             && tile(&mut browser, "Origin I/Os saved") == saved
             && tile(&mut browser, "A flush would take") == flush
+            && tile(&mut browser, "Dirty data") == dirty
             && browser.text("#working-set") == format!("{quarter} of {missed}; {double}.")
     });
 
@@ -197,27 +206,57 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
         let rows: Vec<&Value> = history["rows"].as_array().unwrap().iter().collect();
         let of =
             |row: &Value, name: &str| row[columns.iter().position(|column| *column == name).unwrap()].as_f64().unwrap();
-        // The row of twenty seconds with the most misses, by the beginning of each.
+        // For a chart, the twenty seconds with the most of a number, by the beginning of each. Those of now still grow.
         let begins = |row: &Value| row[0].as_u64().unwrap() / 20 * 20;
-        let busy = rows.iter().max_by(|one, two| of(one, "miss_bytes").total_cmp(&of(two, "miss_bytes"))).unwrap();
-        let together: Vec<&Value> = rows.iter().copied().filter(|row| begins(row) == begins(busy)).collect();
-        let sum = |name: &str| together.iter().map(|row| of(row, name)).sum::<f64>();
-        let most = |name: &str| together.iter().map(|row| of(row, name)).fold(0.0, f64::max);
-        let rate = |value: f64| format!("bytes({}) + '/s'", 1000.0 * value / sum("covered_ms"));
-        let mut expected = vec![(
-            "sources",
-            vec![
-                rate(sum("flash_hit_bytes")),
-                rate(sum("memory_hit_bytes")),
-                rate(sum("miss_bytes") + sum("origin_hit_bytes")),
-                rate(sum("bypassed_read_bytes")),
-            ],
-        )];
+        let newest = rows.iter().map(|row| begins(row)).max();
+        let group = |column: &str| -> Vec<&Value> {
+            let over = rows.iter().filter(|row| Some(begins(row)) < newest && of(row, column) > 0.0);
+            let most = over.max_by(|one, two| of(one, column).total_cmp(&of(two, column))).map(|row| begins(row));
+            rows.iter().copied().filter(|row| Some(begins(row)) == most).collect()
+        };
+        let sum = |rows: &[&Value], name: &str| rows.iter().map(|row| of(row, name)).sum::<f64>();
+        let most = |rows: &[&Value], name: &str| rows.iter().map(|row| of(row, name)).fold(0.0, f64::max);
+        let per_second = |rows: &[&Value], name: &str| 1000.0 * sum(rows, name) / sum(rows, "covered_ms");
+        let rate = |rows: &[&Value], names: &[&str]| names.iter().map(|name| per_second(rows, name)).sum::<f64>();
+        let [sources, work, written] = ["miss_bytes", "reads", "write_bytes"].map(group);
+        let [dirty, oldest] = ["dirty_bytes", "oldest_dirty_age_ms"].map(group);
+        let bytes = |rows: &[&Value], names: &[&str]| format!("bytes({}) + '/s'", rate(rows, names));
+        let count = |rows: &[&Value], names: &[&str]| format!("count({}) + '/s'", rate(rows, names));
+        let hits = ["flash_hit_bytes", "memory_hit_bytes", "origin_hit_bytes"];
+        let hits = hits.iter().map(|name| sum(&sources, name)).sum::<f64>();
+        let of_sources = vec![
+            bytes(&sources, &["flash_hit_bytes"]),
+            bytes(&sources, &["memory_hit_bytes"]),
+            bytes(&sources, &["miss_bytes", "origin_hit_bytes"]),
+            bytes(&sources, &["bypassed_read_bytes"]),
+        ];
+        let of_work = vec![
+            count(&work, &["reads", "writes", "syncs"]),
+            count(&work, &["origin_reads", "origin_writes_and_syncs"]),
+        ];
+        let of_written = ["write_bytes", "flash_write_bytes", "destaged_bytes"].map(|name| bytes(&written, &[name]));
+        let ratio = vec![format!("percent({})", hits / (hits + sum(&sources, "miss_bytes")))];
+        let of_dirty = vec![format!("bytes({})", most(&dirty, "dirty_bytes"))];
+        let of_oldest = vec![format!("duration({})", most(&oldest, "oldest_dirty_age_ms") / 1000.0)];
+        let mut expected = vec![
+            ("sources", sources.clone(), of_sources),
+            ("ratio", sources.clone(), ratio),
+            ("work", work, of_work),
+            ("dirty", dirty, of_dirty),
+            ("oldest", oldest, of_oldest),
+            ("written", written, of_written.to_vec()),
+        ];
         for (chart, kind) in [("reads", "read"), ("writes", "write"), ("syncs", "sync")] {
             let p50 = format!("{kind}_p50_ns");
-            let middle = together.iter().map(|row| of(row, &p50) * of(row, chart)).sum::<f64>() / sum(chart).max(1.0);
-            let times = [middle, most(&format!("{kind}_p99_ns")), most(&format!("{kind}_longest_ns"))];
-            expected.push((chart, times.map(|time| format!("({time} ? nanos({time}) : '–')")).to_vec()));
+            let middle =
+                sources.iter().map(|row| of(row, &p50) * of(row, chart)).sum::<f64>() / sum(&sources, chart).max(1.0);
+            let times =
+                [middle, most(&sources, &format!("{kind}_p99_ns")), most(&sources, &format!("{kind}_longest_ns"))];
+            let cells = times.map(|time| format!("({time} ? nanos({time}) : '–')")).to_vec();
+            expected.push((chart, sources.clone(), cells));
+        }
+        if expected.iter().any(|(_, rows, _)| rows.is_empty()) {
+            return false;
         }
         let slowest =
             ["read_p99_ns", "write_p99_ns", "sync_p99_ns"].iter().flat_map(|name| rows.iter().map(|row| of(row, name)));
@@ -225,9 +264,9 @@ fn in_a_browser_each_figure_is_that_of_now_and_each_table_that_of_the_history() 
         if !tile(&mut browser, "p99, 5 minutes").starts_with(&format!("{slowest}; ")) {
             return false;
         }
-        expected.into_iter().all(|(chart, cells)| {
+        expected.into_iter().all(|(chart, rows, cells)| {
             let cells: Vec<String> = cells.into_iter().map(|cell| said_by(&mut browser, cell)).collect();
-            let time = said_by(&mut browser, format!("stamp({})", 1000 * begins(busy)));
+            let time = said_by(&mut browser, format!("stamp({})", 1000 * begins(rows[0])));
             let row = format!(
                 "[...document.querySelectorAll('#chart-{chart} tbody tr')].filter(row => row.cells[0].textContent === '{time}')\
                  .map(row => [...row.cells].slice(1).map(cell => cell.textContent).join('; ')).join('\\n')"

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -109,6 +109,14 @@ impl Pond {
             assert!(Command::new("cp").arg(from).arg(&path).status().unwrap().success());
         }
         path
+    }
+
+    /// A script that can be run, written in the same way.
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let source = self.at(&format!("source of {name}"));
+        fs::write(&source, text).unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();
+        self.program(source.to_str().unwrap(), name)
     }
 
     pub fn origin(&self) -> PathBuf {

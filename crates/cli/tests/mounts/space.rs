@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::FallocateFlags;
 
 use crate::lacking::lacks_nothing;
-use crate::loop_device::{Loop, output, run};
+use crate::loop_device::{Loop, has, output, run};
 use crate::pond::{Pond, SIZE, is_mounted, pattern, wait_until, write_and_sync};
 
 const KIB: u64 = 1 << 10;
@@ -85,13 +85,6 @@ impl Bed {
         run(Command::new("sync").arg("-f").arg(self.pond.at("other")));
         (taken(&self.bare()), taken(&self.origin()))
     }
-}
-
-/// Whether a program is there.
-fn has(program: &str) -> bool {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let there = path.split(':').any(|dir| Path::new(dir).join(program).exists());
-    lacks_nothing((!there).then_some(program))
 }
 
 /// What the files below a directory take, in KiB.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -219,10 +219,7 @@ fn a_program_that_fails_at_once_leaves_the_mount_to_the_one_before() {
     let before = server(&pond);
     let script =
         format!("#!/bin/sh\n[ \"$1\" = shared-layout ] && exec {} \"$@\"\nexit 3\n", env!("CARGO_BIN_EXE_headpond"));
-    let source = pond.at("source");
-    fs::write(&source, script).unwrap();
-    fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();
-    let program = pond.program(source.to_str().unwrap(), "program");
+    let program = pond.script("program", &script);
     let said = run(["upgrade".as_ref(), pond.mnt().as_os_str(), "--program".as_ref(), program.as_os_str()]);
     said.refused(2, &["did not come up, and the last program goes on"]);
     let after = server(&pond);
@@ -234,8 +231,35 @@ fn a_program_that_fails_at_once_leaves_the_mount_to_the_one_before() {
     pond.unmount(&[]).ok();
 }
 
+#[test]
+fn a_program_that_shares_memory_in_another_way_is_refused_and_the_mount_goes_on() {
+    let mut pond = Pond::new();
+    pond.mount_foreground(&["--size", SIZE]);
+    let path = pond.mnt().join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    let before = server(&pond);
+    let answers = |layout: &str| {
+        let script = format!("#!/bin/sh\n[ \"$1\" = shared-layout ] && echo '{layout}' && exit 0\nexit 3\n");
+        let program = pond.script(&format!("answers {layout}"), &script);
+        run(["upgrade".as_ref(), pond.mnt().as_os_str(), "--program".as_ref(), program.as_os_str()])
+    };
+    let own = run(["shared-layout"]).ok().text.trim().to_owned();
+    let (version, sizes) = own.split_once(": ").unwrap();
+    let later = version.parse::<u32>().unwrap() + 1;
+    for layout in [format!("{later}: {sizes}"), format!("{own}0"), String::new()] {
+        answers(&layout)
+            .refused(2, &["shares memory with the holder in another way", "Nothing was changed", "unmount"]);
+        assert_eq!(server(&pond), before, "{layout}");
+    }
+    file.write_all_at(b" after", 6).unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    pond.unmount(&[]).ok();
+}
+
 /// Does something on a thread, which may hang with the mount: the test then fails and does not hang, too.
-fn before_long<T: Send + 'static>(what: &str, does: impl FnOnce() -> T + Send + 'static) -> T {
+pub fn before_long<T: Send + 'static>(what: &str, does: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || drop(send.send(does())));
     done.recv_timeout(std::time::Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it hangs, or panicked"))
@@ -268,6 +292,23 @@ fn no_other_mount_gets_the_origin_while_workers_die() {
     assert!(!pond.origin().join(".headpond").exists());
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     pond.mount_places("origin", "mnt2", "flash2", &["--size", SIZE]).ok();
+}
+
+#[test]
+fn no_other_mount_gets_the_flash_while_nobody_serves() {
+    let mut pond = Pond::new();
+    let hangs = pond.at("hangs");
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &[("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap())]);
+    let path = pond.mnt().join("file");
+    write_and_sync(&path, b"kept");
+    fs::write(&hangs, "").unwrap();
+    pond.kill_worker(daemon);
+    let other = pond.mount_places("other", "mnt2", "flash", &["--size", SIZE, "--format", "--discard-dirty"]);
+    other.refused(31, &[pond.flash().to_str().unwrap(), "in use by another headpond"]);
+    assert_eq!(fs::read_dir(pond.at("other")).unwrap().count(), 0);
+    fs::remove_file(&hangs).unwrap();
+    assert_eq!(before_long("a read", move || fs::read(path).unwrap()), b"kept");
+    pond.unmount(&[]).ok();
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Reply, Request};
@@ -24,9 +24,10 @@ use crate::wording::{HowMany, Size};
 /// The longest time for each step of the end. A flash without an answer by then is stuck.
 const STEP: Duration = Duration::from_secs(60);
 
-/// How long a quick end waits for the engine's last checkpoint, once everything is durable. The checkpoint only saves
-/// the next start some reading, and a slow origin's writes may be in its way.
-const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a quick end waits for what only the origin keeps from its end, once everything is durable in the pool: the
+/// sync of new names there, and the engine's last checkpoint. The first is for the origin's own loss of power, the second
+/// saves the next start some reading.
+const QUICK: Duration = Duration::from_secs(5);
 
 /// The longest time for the last write of the marker.
 const MARKER_WITHIN: Duration = Duration::from_secs(15);
@@ -45,6 +46,8 @@ pub struct Ended {
     pub dirty_files: u64,
     /// What went wrong, if anything did.
     pub trouble: Option<String>,
+    /// Whether the pool has durably all that was acknowledged.
+    pub durable: bool,
     /// Whether the engine wrote its last checkpoint.
     pub stopped: bool,
     /// What else the operator should know about the origin's state.
@@ -93,29 +96,54 @@ impl Ending<'_> {
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
         let flushes = flush.is_some();
         let flushed = flush.map_or(Ok(()), |is_interrupted| self.flush_all(is_interrupted));
+        // An origin that does not take everything is not waited for again.
+        let is_quick = !flushes || flushed.is_err();
         // The first of the two makes a quick end durable. The second only speeds up the next start.
-        let synced = wait_for(self.handle, Request::SyncAll, STEP);
-        let stopped = wait_for(self.handle, Request::Stop, if flushes { STEP } else { CHECKPOINT_WITHIN });
+        let synced = self.sync_all(is_quick);
+        let stopped = wait_for(self.handle, Request::Stop, if is_quick { QUICK } else { STEP });
         let crash =
             |doing: &str, why: &Stuck| format!("{doing}: {why}. The pool is as after a crash: what was synced is safe");
         let stats = self.handle.stats().engine;
         if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
             // The pool cannot stop in order any more. It need not: no start will use what it has.
             let trouble = self.without_pool().err();
-            return Ended { dirty_bytes: 0, dirty_files: 0, trouble, stopped: false, note: None };
+            return Ended { dirty_bytes: 0, dirty_files: 0, trouble, durable: true, stopped: false, note: None };
         }
-        let is_stopped = stopped.is_ok();
+        let (is_stopped, is_durable) = (stopped.is_ok(), synced.is_ok());
         let mut trouble = flushed.err();
         trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
         trouble = trouble.or_else(|| match stopped {
-            Err(Stuck::Late(_)) if !flushes => None,
+            Err(Stuck::Late(_)) if is_quick => None,
             // A stop asks for the origin's state, but the origin is another's by now. Everything is durable in the
             // pool.
             _ if !flushes && self.gate.is_lost() => None,
             stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
         });
         let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
-        Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
+        Ended { dirty_bytes, dirty_files, trouble, durable: is_durable, stopped: is_stopped, note: None }
+    }
+
+    /// Makes durable what was acknowledged. A quick end does not wait for an origin that does not answer: a name that it
+    /// has not synced stays unanchored in the pool.
+    fn sync_all(self, is_quick: bool) -> Result<(), Stuck> {
+        let (send, done) = channel();
+        self.handle.submit(Request::SyncAll, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
+        let since = Instant::now();
+        loop {
+            match done.recv_timeout(PERIOD) {
+                Ok(result) => return result.map_err(Stuck::Failed),
+                Err(RecvTimeoutError::Disconnected) => return Err(Stuck::Late(STEP)),
+                Err(RecvTimeoutError::Timeout) if since.elapsed() >= STEP => return Err(Stuck::Late(STEP)),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if is_quick && since.elapsed() >= QUICK {
+                let stats = self.handle.stats();
+                let is_silent = stats.origin_silent.is_some_and(|silent| silent >= QUICK);
+                if is_silent && stats.engine.undurable == 0 && stats.engine.flash_failed == 0 {
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Waits until the origin has what this host's kernel still has for it, for a bounded time.
