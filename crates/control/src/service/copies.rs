@@ -21,6 +21,9 @@ use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::wording::Size;
 
+/// The peers that cannot keep a copy, by their addresses, and why.
+type WhyNone = Vec<(String, String)>;
+
 impl Service {
     /// Has one of these peers keep a copy, as a part of the start. Notes for the operator, if none does.
     ///
@@ -30,20 +33,25 @@ impl Service {
         if peers.is_empty() || self.members.devices().has_far() {
             return Ok(Vec::new());
         }
-        let mut notes = Vec::new();
-        for peer in peers {
-            let why = match self.open_at_peer(peer, None) {
-                Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),
-                Err(refusal) => refusal.to_string(),
-                Ok((flash, row)) => match self.members.add(flash, row, Some(peer), None) {
-                    Ok(()) => return Ok(self.first_copy().into_iter().collect()),
-                    Err(why) => why,
-                },
-            };
-            notes
-                .push(format!("DEGRADED: there is no copy at {}: {why}. headpond tries again by itself", peer.address));
+        // A `status` may have been quicker. Its search ends, as peers that are silent are given up.
+        while !self.copy_search().begins_with_mount() {
+            std::thread::sleep(AGAIN);
         }
-        Ok(notes)
+        let made = if self.members.devices().has_far() {
+            Ok(Ok(()))
+        } else {
+            self.ask_for_copy(peers, |peer, (flash, row)| self.members.add(flash, row, Some(peer), None))
+        };
+        if let Ok(Ok(())) = made {
+            let note = self.first_copy();
+            self.copy_search().found();
+            return Ok(note.into_iter().collect());
+        }
+        self.copy_search().failed(Instant::now());
+        let note = |(peer, why): (String, String)| {
+            format!("DEGRADED: there is no copy at {peer}: {why}. headpond tries again by itself")
+        };
+        Ok(made?.err().unwrap_or_default().into_iter().map(note).collect())
     }
 
     /// A peer has joined as a part of the start. A note, if the copy is not complete soon.
@@ -104,28 +112,49 @@ impl Service {
         Some(self.members.devices().path_of(lost.member))
     }
 
-    /// Has the first of these peers that can keep a copy. Why none can, if none can.
+    /// Has the first of these peers that can keep a copy, as a change of the pool's devices. Why none can, if none can.
     fn try_peers(&self, peers: &[PeerPlan]) -> Option<String> {
-        let mut whys = Vec::new();
-        for peer in peers {
-            let opened = match self.open_at_peer(peer, None) {
-                Ok(opened) => opened,
-                Err(refusal) => {
-                    if refusal.status() == ExitStatus::Deposed {
-                        self.members.is_deposed(&refusal);
-                    }
-                    whys.push(refusal.to_string());
-                    continue;
-                }
-            };
+        let join = |peer: &PeerPlan, opened| {
             let planned = Planned::AddPeer { peer: peer.clone(), size: None };
             match self.begin(POOL, &planned.what()) {
-                Ok(id) if self.finish_change(id, planned, Some(opened)) => return None,
-                Ok(_) => whys.push(format!("{}: it did not become a device of the pool", peer.address)),
-                Err(refusal) => whys.push(refusal.to_string()),
+                Ok(id) if self.finish_change(id, planned, Some(opened)) => Ok(()),
+                Ok(_) => Err(format!("{}: it did not become a device of the pool", peer.address)),
+                Err(refusal) => Err(refusal.to_string()),
+            }
+        };
+        match self.ask_for_copy(peers, join) {
+            Ok(Ok(())) => None,
+            Ok(Err(whys)) => Some(whys.into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ")),
+            Err(refusal) => {
+                self.members.is_deposed(&refusal);
+                Some(refusal.to_string())
             }
         }
-        Some(whys.join("; "))
+    }
+
+    /// Asks one of these peers after the other, and has the first that can keep a copy join. Why each cannot, if none
+    /// can.
+    ///
+    /// # Errors
+    /// If one says that another host has the pool. No other is asked then.
+    fn ask_for_copy(
+        &self,
+        peers: &[PeerPlan],
+        join: impl Fn(&PeerPlan, (HeldFlash, Member)) -> Result<(), String>,
+    ) -> Result<Result<(), WhyNone>, Refusal> {
+        let mut whys = WhyNone::new();
+        for peer in peers {
+            let joined = match self.open_at_peer(peer, None) {
+                Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),
+                Err(refusal) => Err(refusal.to_string()),
+                Ok(opened) => join(peer, opened),
+            };
+            match joined {
+                Ok(()) => return Ok(Ok(())),
+                Err(why) => whys.push((peer.address.clone(), why)),
+            }
+        }
+        Ok(Err(whys))
     }
 }
 

@@ -1,4 +1,5 @@
-//! When another copy is looked for: one try at a time, further and further apart.
+//! When another copy is looked for: one try at a time, further and further apart. The start of a mount is one, too: a
+//! second connection to a peer would end the first, and the copy would be made anew.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,11 @@ pub(crate) struct CopySearch {
 }
 
 impl CopySearch {
+    /// The start of a mount tries, and not only when it is due. False while another try is under way.
+    pub(super) const fn begins_with_mount(&mut self) -> bool {
+        !std::mem::replace(&mut self.under_way, true)
+    }
+
     /// Whether a try is due. It is under way from here on.
     pub(super) fn begins(&mut self, now: Instant) -> bool {
         let begins = !self.under_way && self.next.is_none_or(|next| next <= now);
@@ -48,6 +54,22 @@ impl CopySearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn while_a_mount_starts_with_a_try_there_is_no_other_and_its_failure_counts() {
+        let (mut search, now) = (CopySearch::default(), Instant::now());
+        assert!(search.begins_with_mount());
+        assert!(!search.begins(now), "as a status may ask for while the first copy is made");
+        search.over();
+        assert!(!search.begins(now), "nor once its member is in the list");
+        assert!(search.failed(now), "said by the start");
+        assert!(!search.begins(now) && search.begins(now + PAUSE_LEAST));
+        assert!(!search.begins_with_mount(), "one at a time");
+        search.found();
+        assert!(search.begins_with_mount());
+        search.found();
+        assert!(search.begins(now), "a loss later is looked after at once");
+    }
 
     #[test]
     fn tries_come_further_and_further_apart_and_one_failure_is_told() {
