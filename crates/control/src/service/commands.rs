@@ -275,6 +275,7 @@ impl Service {
         let nested = self.nested_origins();
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(
             &stats,
+            self.gate.lost().is_none() && !self.members.another_owns(),
             &nested,
             self.origin_silent_seconds(),
             &self.history,

@@ -253,6 +253,11 @@ impl PoolMembers {
         self.deposed.say(refusal.to_string());
     }
 
+    /// Whether another host has the pool by now.
+    pub(crate) fn another_owns(&self) -> bool {
+        self.deposed.term().state() == TermState::Ended
+    }
+
     /// The lease of this use: `held`, `waiting` or empty.
     pub(crate) fn lease(&self) -> &'static str {
         let term = self.deposed.term();

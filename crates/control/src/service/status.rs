@@ -102,7 +102,8 @@ pub struct Status {
     pub flash_syncs: u64,
     /// Flash errors that no application saw, because the origin had the data.
     pub flash_errors_masked: u64,
-    /// A write or sync of the flash failed: the pool caches nothing more, and writes go to the origin.
+    /// A write or sync of the flash failed: the pool caches nothing more, and writes go to the origin, if this mount
+    /// has it.
     pub flash_failed: bool,
     /// Dirty blocks that are unreadable on flash. An application got an error.
     pub lost_blocks: u64,

@@ -30,12 +30,21 @@ pub(crate) struct WatchNotes {
 impl WatchNotes {
     /// Reads the error counters, and reports those that grew, and newly met origins below this one. The history also
     /// gets an origin that begins to be silent.
-    pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf], silent_seconds: u64, history: &History) {
+    ///
+    /// `is_ours`: no other host and no other headpond has the origin.
+    pub(crate) fn look(
+        &mut self,
+        stats: &Stats,
+        is_ours: bool,
+        nested: &[PathBuf],
+        silent_seconds: u64,
+        history: &History,
+    ) {
         let was_silent = std::mem::replace(&mut self.silent, silent_seconds > 0);
         if self.silent && !was_silent {
             history.note(EventKind::OriginSilent, 1, "the origin gives no answer; the pool still serves what it has");
         }
-        let troubles = self.news(stats, Instant::now());
+        let troubles = self.news(stats, is_ours, Instant::now());
         troubles.iter().for_each(|(kind, count, what)| history.note(*kind, *count, what));
         let told = troubles.into_iter().map(|(_, count, what)| format!("{count} times: {what}"));
         let mut news: Vec<String> = told.collect();
@@ -73,12 +82,17 @@ impl WatchNotes {
     }
 
     /// The kinds of trouble that grew, by how much, and what they are.
-    fn news(&mut self, stats: &Stats, now: Instant) -> Vec<(EventKind, u64, &'static str)> {
+    fn news(&mut self, stats: &Stats, is_ours: bool, now: Instant) -> Vec<(EventKind, u64, &'static str)> {
         let kinds = [
             (
                 EventKind::FlashFailed,
                 stats.flash_failed,
-                "a write or sync of the flash failed: the pool caches nothing more, and writes go to the origin",
+                if is_ours {
+                    "a write or sync of the flash failed: the pool caches nothing more, and writes go to the origin"
+                } else {
+                    "a write or sync of the flash failed: the pool takes nothing more, and nothing goes to the origin, which \
+                     is another's by now"
+                },
             ),
             (EventKind::Lost, stats.lost_blocks, "a dirty block is unreadable on flash, and lost"),
             (EventKind::OriginFailed, stats.origin_errors, "an operation of the origin failed"),
@@ -108,13 +122,25 @@ mod tests {
         let mut watch = WatchNotes::default();
         let start = Instant::now();
         let stats = |errors| Stats { origin_errors: errors, ..Stats::default() };
-        assert!(watch.news(&stats(0), start).is_empty());
-        assert_eq!(watch.news(&stats(3), start).len(), 1);
-        assert!(watch.news(&stats(3), start + 2 * EVERY).is_empty(), "old news");
-        assert!(watch.news(&stats(9), start + EVERY / 2).is_empty(), "too soon");
+        assert!(watch.news(&stats(0), true, start).is_empty());
+        assert_eq!(watch.news(&stats(3), true, start).len(), 1);
+        assert!(watch.news(&stats(3), true, start + 2 * EVERY).is_empty(), "old news");
+        assert!(watch.news(&stats(9), true, start + EVERY / 2).is_empty(), "too soon");
         assert_eq!(
-            watch.news(&stats(9), start + EVERY),
+            watch.news(&stats(9), true, start + EVERY),
             [(EventKind::OriginFailed, 6, "an operation of the origin failed")]
         );
+    }
+
+    #[test]
+    fn who_has_lost_the_origin_is_not_told_that_writes_go_there() {
+        let failed = Stats { flash_failed: 1, ..Stats::default() };
+        let said = |is_ours| {
+            let news = WatchNotes::default().news(&failed, is_ours, Instant::now());
+            let [(EventKind::FlashFailed, 1, what)] = news[..] else { panic!("{news:?}") };
+            what
+        };
+        assert!(said(true).contains("writes go to the origin"));
+        assert!(said(false).contains("nothing goes to the origin"));
     }
 }

@@ -124,7 +124,7 @@ function drawTrouble() {
   }
   if (now) {
     const s = now.status, m = now.metrics;
-    if (s.flash_failed) alerts.push(['bad', 'The flash has failed: the pool caches nothing more, and writes go to the origin.']);
+    if (s.flash_failed) alerts.push(['bad', 'The flash has failed: the pool caches nothing more' + (s.claim_lost ? '.' : ', and writes go to the origin.')]);
     if (now.pool.state === 'DEGRADED') alerts.push(['warn', `The pool is degraded: ${now.pool.exposed_bytes ? `${bytes(now.pool.exposed_bytes)} of dirty data have one copy.` : 'a device is out of it.'} ${now.pool.actions.join(' ')}`]);
     if (s.claim_lost) alerts.push(['bad', s.claim_lost]);
     if (s.lost_blocks) alerts.push(['bad', `${bytes(m.lost_bytes_total)} of dirty data could not be read back from flash.`]);
