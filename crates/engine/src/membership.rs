@@ -39,6 +39,7 @@ pub(crate) struct Membership {
     empties: bool,
     /// A member of it that had copies only is lost, and no other has come in its place.
     misses_copy: bool,
+    is_one: bool,
     /// When the origin's side is told again, after a failure.
     tell_again_at: Option<Nanos>,
     /// Who asked for a change, and for which. Answered when it is done.
@@ -53,8 +54,8 @@ impl Membership {
         let wanted = missing.iter().fold(list.clone(), |list, member| list.without(*member));
         // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
         let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
-        let (empties, misses_copy) = (has_emptied(&wanted), misses_copy(&wanted));
-        Self { wanted, stage, empties, misses_copy, tell_again_at: None, asked: None, waits: false }
+        let (empties, misses_copy, is_one) = (has_emptied(&wanted), misses_copy(&wanted), is_one(&wanted));
+        Self { wanted, stage, empties, misses_copy, is_one, tell_again_at: None, asked: None, waits: false }
     }
 
     /// The list that is wanted.
@@ -77,6 +78,12 @@ impl Membership {
         self.misses_copy
     }
 
+    /// Whether the pool is to be one device, and whole: others that it had were removed in order, and are not missed.
+    /// Then its dirty data is to have no second copy.
+    pub(crate) const fn is_one(&self) -> bool {
+        self.is_one
+    }
+
     /// Whether all that is wanted counts.
     pub(crate) fn is_settled(&self) -> bool {
         self.stage == Stage::Settled
@@ -93,6 +100,7 @@ impl Membership {
     pub(crate) fn want(&mut self, list: Members) {
         self.empties = has_emptied(&list);
         self.misses_copy = misses_copy(&list);
+        self.is_one = is_one(&list);
         self.wanted = list;
         self.stage = Stage::Listing;
     }
@@ -163,6 +171,11 @@ impl Membership {
     pub(crate) fn take_asked(&mut self) -> Option<RequestId> {
         self.asked.take().map(|(request, _)| request)
     }
+}
+
+fn is_one(list: &Members) -> bool {
+    let in_use = list.iter().filter(|(_, member)| member.state == MemberState::InUse);
+    in_use.count() < 2 && !list.iter().any(|(_, member)| member.missed)
 }
 
 fn misses_copy(list: &Members) -> bool {

@@ -424,6 +424,10 @@ pub struct Moved {
     pub moving: LoadServed,
     /// How long that took.
     pub took: Nanos,
+    /// Bytes that went to the origin in the second after that.
+    pub destaged_bytes: u64,
+    /// Dirty bytes that have one copy then, where two should be.
+    pub exposed_bytes: u64,
 }
 
 /// Makes the whole file dirty, and moves the first device's part to another in the midst of a load.
@@ -440,5 +444,9 @@ pub fn move_away(pool: &DevicePool, load: MixedLoad, quiet: Nanos) -> Moved {
     bench.under_load(load, |bench| !bench.asked.contains_key(&added));
     let removed = bench.remove_device(MemberId(0));
     let moving = bench.under_load(load, |bench| !bench.asked.contains_key(&removed));
-    Moved { quiet, moving, took: bench.machine.now().since(begun) }
+    let took = bench.machine.now().since(begun);
+    let before = bench.machine.stats().destaged_blocks;
+    bench.for_some_time(load, Nanos::SECOND);
+    let destaged_bytes = (bench.machine.stats().destaged_blocks - before) * BLOCK_U64;
+    Moved { quiet, moving, took, destaged_bytes, exposed_bytes: Bench::exposed(&bench.machine) }
 }

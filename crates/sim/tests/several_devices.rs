@@ -141,13 +141,16 @@ fn a_second_copy_is_made_anew_at_more_than_half_a_devices_rate_beside_a_load() {
 
 #[test]
 fn a_pool_moves_to_another_device_and_requests_hardly_notice() {
-    let pool = DevicePool { devices: 1, bytes: 1024 * MIB, redundancy: Redundancy::None, file: 512 * MIB, ..POOL };
+    // Once there is a second device, which there is during the move alone.
+    let pool = DevicePool { devices: 1, bytes: 1024 * MIB, redundancy: Redundancy::Mirror, file: 512 * MIB, ..POOL };
     let load = MixedLoad { reads: 4000.0, writes: 500.0 };
-    let Moved { quiet, moving, took } = move_away(&pool, load, Nanos(3 * Nanos::SECOND.0));
+    let Moved { quiet, moving, took, destaged_bytes, exposed_bytes } =
+        move_away(&pool, load, Nanos(3 * Nanos::SECOND.0));
     tell("before the move", &quiet);
     tell("while moving", &moving);
     println!("512 MiB moved in {:.2} s", took.0 as f64 / 1e9);
     assert_eq!(moving.misses, 0, "reads go to the origin");
+    assert_eq!((destaged_bytes, exposed_bytes), (0, 0), "one device is whole, and nothing hurries to the origin");
     for (kind, before, during) in
         [("read hits", &quiet.reads, &moving.reads), ("synced writes", &quiet.writes, &moving.writes)]
     {

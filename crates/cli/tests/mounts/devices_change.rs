@@ -623,9 +623,15 @@ fn the_only_device_moves_to_a_block_device_under_a_writer() {
     assert_eq!((&status["flashes"][0], &status["size_bytes"]), (&device.into(), &(96 << 20).into()));
     run(["check".as_ref(), pond.flash().as_os_str()]).refused(32, &["not a headpond pool"]);
     assert!(fs::read(&path).unwrap() == holds);
+    // The pool is whole with one device: what is written stays there, and nothing has it go to the origin.
+    run(["set".as_ref(), pond.mnt().as_os_str(), "protect=fewest-writes".as_ref()]).ok();
+    run(["flush".as_ref(), pond.mnt().as_os_str()]).ok();
     let after = pattern(1 << 20, 1);
     write_and_sync(&pond.mnt().join("after"), &after);
+    let status = pond.status();
+    assert_eq!((&status["dirty_bytes"], &status["engine"]["exposed_blocks"]), (&(1 << 20).into(), &0.into()));
     pond.unmount(&["--keep-dirty"]).ok();
+    assert_ne!(fs::read(pond.origin().join("after")).unwrap_or_default(), after);
     mount_over(&pond, &[device], &[]).ok();
     assert!(fs::read(&path).unwrap() == holds && fs::read(pond.mnt().join("after")).unwrap() == after);
     pond.unmount(&[]).ok();

@@ -22,6 +22,7 @@ impl Engine {
             leaving: &mut self.leaving,
             fetches: self.gather.fetches(),
             pool_failed: &self.pool_failed,
+            is_one_device: self.membership.is_one(),
             config: &self.config,
             stats: &mut self.stats,
             life: self.life,

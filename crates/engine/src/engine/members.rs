@@ -392,7 +392,7 @@ impl Engine {
     #[must_use]
     pub fn exposed_blocks(&self) -> u64 {
         let log = self.store.log();
-        if self.membership.wanted().given() < 2 || self.config.redundancy == Redundancy::None {
+        if self.membership.is_one() || self.config.redundancy == Redundancy::None {
             return 0;
         }
         let exposed = log.segments().iter().filter(|(id, _)| log.is_exposed(*id));
