@@ -78,8 +78,8 @@ impl Membership {
         self.misses_copy
     }
 
-    /// Whether the pool is to be one device, and whole: others that it had were removed in order, and are not missed.
-    /// Then its dirty data is to have no second copy.
+    /// Whether the pool is to be one device, and whole: others that it had were removed in order, or are being emptied for
+    /// that, and none is missed. Then its dirty data is to have no second copy.
     pub(crate) const fn is_one(&self) -> bool {
         self.is_one
     }

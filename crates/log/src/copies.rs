@@ -74,7 +74,7 @@ impl Log {
     pub fn is_double(&self) -> bool {
         let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
-        self.segments.without_the_largest() >= Self::SEGMENTS_LEAST
+        self.segments.without_any_one() >= Self::SEGMENTS_LEAST
             && self.open_of(Stream::Host).chain(unsynced).all(|id| self.copies_that_work(id) > 1)
     }
 

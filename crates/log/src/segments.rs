@@ -183,11 +183,6 @@ impl Segments {
         if self.aside == Some(member) { 0 } else { self.open_slots.get(usize::from(member.0)).copied().unwrap_or(0) }
     }
 
-    /// The same of each member.
-    fn all_taken_slots(&self) -> impl Iterator<Item = usize> + use<'_> {
-        (0..).zip(&self.open_slots).map(|(member, _)| self.taken_slots(MemberId(member)) as usize)
-    }
-
     /// New segments are opened on all members but this one, as long as others have some.
     pub(crate) fn set_aside(&mut self, member: Option<MemberId>) {
         let before = std::mem::replace(&mut self.aside, member);
@@ -380,10 +375,18 @@ impl Segments {
         }
     }
 
-    /// Segments that could still be opened or full without the largest member.
+    /// Segments that could still be opened or full after the loss of any one member. Members with copies only count where
+    /// no other is left ([`lose`](Self::lose)).
     #[must_use]
-    pub fn without_the_largest(&self) -> usize {
-        self.all_taken_slots().sum::<usize>() - self.all_taken_slots().max().unwrap_or(0)
+    pub fn without_any_one(&self) -> usize {
+        let members = || (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0);
+        let without = |lost: MemberId| {
+            let left = || members().map(|(member, _)| member).filter(move |member| *member != lost);
+            let only_copies = left().all(|member| self.has_copies_only(member));
+            let counts = left().filter(|member| only_copies || !self.has_copies_only(*member));
+            counts.map(|member| self.taken_slots(member) as usize).sum()
+        };
+        members().map(|(member, _)| without(member)).min().unwrap_or(0)
     }
 
     /// Whether a member takes new segments.

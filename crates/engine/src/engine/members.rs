@@ -392,7 +392,9 @@ impl Engine {
     #[must_use]
     pub fn exposed_blocks(&self) -> u64 {
         let log = self.store.log();
-        if self.membership.is_one() || self.config.redundancy == Redundancy::None {
+        // One that is being emptied can still be lost.
+        let is_one = self.membership.is_one() && self.membership.wanted().needed() < 2;
+        if is_one || self.config.redundancy == Redundancy::None {
             return 0;
         }
         let exposed = log.segments().iter().filter(|(id, _)| log.is_exposed(*id));

@@ -53,7 +53,7 @@ impl Losses {
             family: scenario.disturbances > 0,
             mirrors: scenario.mirrors,
             lost: None,
-            was_covered: scenario.mirrors && has_room_without_the_largest(scenario),
+            was_covered: scenario.mirrors && has_room_without_any_one(scenario),
             uncovered_left: scenario.uncovered_losses,
             uncovered: false,
             rotten: false,
@@ -66,12 +66,16 @@ impl Losses {
 }
 
 /// Whether a new pool can go on after the loss of any one member.
-fn has_room_without_the_largest(scenario: &Scenario) -> bool {
+fn has_room_without_any_one(scenario: &Scenario) -> bool {
     /// What a log needs.
     const SEGMENTS_LEAST: u32 = 12;
     scenario.list().is_some_and(|list| {
-        let slots = || list.iter().map(|(_, member)| member.slots);
-        slots().sum::<u32>() - slots().max().unwrap_or(0) >= SEGMENTS_LEAST
+        list.iter().all(|(lost, _)| {
+            let left = || list.iter().filter(|(id, _)| *id != lost).map(|(_, member)| member);
+            let only_copies = left().all(|member| member.copies_only);
+            let counts = left().filter(|member| only_copies || !member.copies_only);
+            counts.map(|member| member.slots).sum::<u32>() >= SEGMENTS_LEAST
+        })
     })
 }
 
