@@ -158,9 +158,12 @@ pub struct Stats {
     pub flush_total_blocks: u64,
     /// Gauge: 1 after a flash write or sync failed: the pool takes nothing more.
     pub flash_failed: u64,
-    /// Gauge: 1 while the log has something that is not durable on flash.
+    /// Gauge: the number of the log's last entry.
     #[serde(default)]
-    pub undurable: u64,
+    pub last_entry: u64,
+    /// Gauge: up to this entry the log is durable on flash.
+    #[serde(default)]
+    pub durable_entry: u64,
     /// Gauge: the last host batch of the log that is durable; 0 before the first checkpoint of this use is.
     #[serde(default)]
     pub durable_host_batch: u64,

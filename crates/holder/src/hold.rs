@@ -360,11 +360,13 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 Message::Keep(name) => self.kept.get(name).map(AsFd::as_fd),
                 _ => None,
             };
-            match send(socket, message, descriptor, SendFlags::DONTWAIT) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            match send(socket, message, descriptor, SendFlags::DONTWAIT).map_err(|error| error.kind()) {
                 // A worker that died already is noticed soon enough.
-                _ => untold.pop_front(),
-            };
+                Ok(()) | Err(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => drop(untold.pop_front()),
+                Err(io::ErrorKind::WouldBlock) => return,
+                // For want of memory. A worker that lacks one of these would take itself for another.
+                Err(_) => return std::thread::sleep(PAUSE),
+            }
         }
     }
 

@@ -76,8 +76,9 @@ impl Place {
             device.file.read_at(&mut found, self.start).ok()?;
             Some((device.member, HistoryArea::read(pool, &found)))
         });
-        // Each life of a daemon, and each change of devices, begins with an event.
-        areas.max_by_key(|(_, area)| last_number(area))
+        // Each life of a daemon, and each change of devices, begins with an event. Numbers alone would not do: a host
+        // that goes on upon a copy begins with 1.
+        areas.max_by_key(|(_, area)| area.events().iter().map(|event| (event.time, event.number)).max())
     }
 }
 

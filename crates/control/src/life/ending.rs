@@ -29,6 +29,9 @@ const STEP: Duration = Duration::from_secs(60);
 /// saves the next start some reading.
 const QUICK: Duration = Duration::from_secs(5);
 
+/// What is said of an origin that did not answer at the end.
+const NOT_SYNCED: &str = "The origin does not answer, so it may lack what was written past the pool and not synced";
+
 /// The longest time for the last write of the marker.
 const MARKER_WITHIN: Duration = Duration::from_secs(15);
 
@@ -46,8 +49,10 @@ pub struct Ended {
     pub dirty_files: u64,
     /// What went wrong, if anything did.
     pub trouble: Option<String>,
-    /// Whether the pool has durably all that was acknowledged.
-    pub durable: bool,
+    /// Whether the pool has durably all that was acknowledged, and nothing failed but a flush.
+    pub in_order: bool,
+    /// Whether the origin was synced. One that does not answer is not.
+    pub origin_synced: bool,
     /// Whether the engine wrote its last checkpoint.
     pub stopped: bool,
     /// What else the operator should know about the origin's state.
@@ -56,7 +61,7 @@ pub struct Ended {
 
 impl Ended {
     pub(crate) fn is_complete(&self) -> bool {
-        self.dirty_files == 0 && self.dirty_bytes == 0 && self.trouble.is_none()
+        self.dirty_files == 0 && self.dirty_bytes == 0 && self.trouble.is_none() && self.origin_synced
     }
 }
 
@@ -96,10 +101,9 @@ impl Ending<'_> {
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
         let flushes = flush.is_some();
         let flushed = flush.map_or(Ok(()), |is_interrupted| self.flush_all(is_interrupted));
-        // An origin that does not take everything is not waited for again.
-        let is_quick = !flushes || flushed.is_err();
         // The first of the two makes a quick end durable. The second only speeds up the next start.
-        let synced = self.sync_all(is_quick);
+        let synced = self.sync_all(!flushes || flushed.is_err());
+        let is_quick = !flushes || matches!(synced, Ok(Synced::PoolAlone));
         let stopped = wait_for(self.handle, Request::Stop, if is_quick { QUICK } else { STEP });
         let crash =
             |doing: &str, why: &Stuck| format!("{doing}: {why}. The pool is as after a crash: what was synced is safe");
@@ -107,9 +111,19 @@ impl Ending<'_> {
         if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
             // The pool cannot stop in order any more. It need not: no start will use what it has.
             let trouble = self.without_pool().err();
-            return Ended { dirty_bytes: 0, dirty_files: 0, trouble, durable: true, stopped: false, note: None };
+            let (in_order, origin_synced) = (true, true);
+            return Ended {
+                dirty_bytes: 0,
+                dirty_files: 0,
+                trouble,
+                in_order,
+                origin_synced,
+                stopped: false,
+                note: None,
+            };
         }
-        let (is_stopped, is_durable) = (stopped.is_ok(), synced.is_ok());
+        let (is_stopped, origin_synced) = (stopped.is_ok(), matches!(synced, Ok(Synced::All)));
+        let in_order = synced.is_ok() && !matches!(stopped, Err(Stuck::Failed(_)));
         let mut trouble = flushed.err();
         trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
         trouble = trouble.or_else(|| match stopped {
@@ -120,18 +134,21 @@ impl Ending<'_> {
             stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
         });
         let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
-        Ended { dirty_bytes, dirty_files, trouble, durable: is_durable, stopped: is_stopped, note: None }
+        let note = if origin_synced || trouble.is_some() { None } else { Some(NOT_SYNCED.to_owned()) };
+        Ended { dirty_bytes, dirty_files, trouble, in_order, origin_synced, stopped: is_stopped, note }
     }
 
     /// Makes durable what was acknowledged. A quick end does not wait for an origin that does not answer: a name that it
     /// has not synced stays unanchored in the pool.
-    fn sync_all(self, is_quick: bool) -> Result<(), Stuck> {
+    fn sync_all(self, is_quick: bool) -> Result<Synced, Stuck> {
         let (send, done) = channel();
         self.handle.submit(Request::SyncAll, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
         let since = Instant::now();
+        // At least what the log had when the request came.
+        let mut asked_for = None;
         loop {
             match done.recv_timeout(PERIOD) {
-                Ok(result) => return result.map_err(Stuck::Failed),
+                Ok(result) => return result.map(|()| Synced::All).map_err(Stuck::Failed),
                 Err(RecvTimeoutError::Disconnected) => return Err(Stuck::Late(STEP)),
                 Err(RecvTimeoutError::Timeout) if since.elapsed() >= STEP => return Err(Stuck::Late(STEP)),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -139,8 +156,9 @@ impl Ending<'_> {
             if is_quick && since.elapsed() >= QUICK {
                 let stats = self.handle.stats();
                 let is_silent = stats.origin_silent.is_some_and(|silent| silent >= QUICK);
-                if is_silent && stats.engine.undurable == 0 && stats.engine.flash_failed == 0 {
-                    return Ok(());
+                let asked_for = *asked_for.get_or_insert(stats.engine.last_entry);
+                if is_silent && stats.engine.durable_entry >= asked_for && stats.engine.flash_failed == 0 {
+                    return Ok(Synced::PoolAlone);
                 }
             }
         }
@@ -194,7 +212,7 @@ impl Ending<'_> {
     pub(crate) fn settle_marker(self, beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
         let settled = if ended.is_complete() {
             Settled::Complete
-        } else if ended.trouble.is_some() && ended.dirty_files == 0 {
+        } else if (ended.trouble.is_some() || !ended.origin_synced) && ended.dirty_files == 0 {
             Settled::NotKnown
         } else {
             let stopped_at = if ended.stopped { superblocks.stopped_at() } else { None };
@@ -222,6 +240,13 @@ impl Ending<'_> {
             Err(Unsettled::Lost) => ended.note = self.gate.lost().map(str::to_owned),
         }
     }
+}
+
+/// What a sync of everything reached.
+enum Synced {
+    All,
+    /// The origin does not answer.
+    PoolAlone,
 }
 
 /// Why a request did not succeed.

@@ -373,7 +373,7 @@ impl Running {
         let ended = pool.end(if flush == EndFlush::Nothing { None } else { Some(&mut is_interrupted) });
         heirs.end();
         // A flush that was to end by then has not failed.
-        let expected = matches!(flush, EndFlush::Within(_)) && ended.durable;
+        let expected = matches!(flush, EndFlush::Within(_)) && ended.in_order;
         let refusal = ended
             .trouble
             .clone()

@@ -122,6 +122,10 @@ impl Succession {
             let session = notes.get(SESSION).and_then(|text| Session::left(text));
             Left { connection, flashes, origin_lock, places, http_token, session, peers }
         });
+        if lives > 0 && left.is_none() {
+            let lost = std::io::Error::other("the holder has lost what the last worker left");
+            return Err(failed(ArenaError::Io(lost)));
+        }
         let number = |name: &str| name.strip_prefix(NAMELESS).and_then(|number| number.parse().ok());
         let nameless = kept.into_iter().filter_map(|(name, file)| Some((number(&name)?, file))).collect();
         Ok(Self { tie: Arc::new(tie), lives, arena, left, nameless, kept_devices })

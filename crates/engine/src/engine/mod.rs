@@ -344,7 +344,8 @@ impl Engine {
             flush_left_blocks: flush.map_or(0, |flush| flush.left_blocks),
             flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
             flash_failed: u64::from(!self.store.takes_writes()),
-            undurable: u64::from(self.store.log().durable() < self.store.last_entry()),
+            last_entry: self.store.last_entry().0,
+            durable_entry: self.store.log().durable().0,
             // Before that checkpoint counts, recovery goes by the one before, and counts batches as that does.
             durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log().durable_host().0 },
             ..counted

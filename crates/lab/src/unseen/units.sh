@@ -23,7 +23,7 @@ number=\$(wc -l < numbers 2>/dev/null || echo 0)
 while :; do
   number=\$((number + 1))
   echo \$number >> numbers && sync numbers || exit 1
-  echo \$number > $work/told
+  echo \$number > $work/told.new && mv $work/told.new $work/told
 done
 END
 cat > $units/mariadb.service <<END

@@ -42,9 +42,9 @@ pub struct JournalRoom {
 const SMALL: usize = 5 * BLOCK;
 
 impl JournalRoom {
-    /// As many large ones as the kernel has under way in the background, and some more; four times as many small ones.
-    /// Memory that was never used is not there.
-    pub const USUAL: Self = Self { small: 2048, large: 576 };
+    /// Four times as many small ones as the kernel has under way in the background. Memory that was never used is not
+    /// there; what was used once stays, so the large ones come to 130 MiB at most.
+    pub const USUAL: Self = Self { small: 2048, large: 128 };
 
     /// Words for the slots, and one for the requests without.
     #[must_use]
@@ -106,7 +106,8 @@ impl RequestJournal {
         let mut left: Vec<Vec<u8>> = Vec::new();
         for (number, slot) in slots.iter().enumerate().rev() {
             let unique = words[number].load(Ordering::Acquire);
-            match message(slot).filter(|_| unique != 0) {
+            // Memory that was never used is not touched.
+            match Some(&**slot).filter(|_| unique != 0).and_then(message) {
                 Some(request) => {
                     state.of.insert(unique, Some(number));
                     left.push(request.to_vec());
@@ -125,8 +126,12 @@ impl RequestJournal {
         let answered = Arc::new(AnsweredInJournal { words, small: room.small, state: Mutex::new(state) });
         let unknown = answered.unkept().load(Ordering::Acquire);
         let mut journal = Self { landing, slots, answered, left, unknown };
-        if let Some(len) = message(journal.landing).map(<[u8]>::len) {
-            journal.keep(len);
+        let landed = message(journal.landing).map(|request| (request.len(), number_of(request)));
+        match landed {
+            // The process died between the last two stores of `keep`. A second slot would never be free again.
+            Some((_, Some(unique))) if journal.answered.state().of.contains_key(&unique) => journal.empty_landing(),
+            Some((len, _)) => journal.keep(len),
+            None => {}
         }
         journal
     }
@@ -164,6 +169,10 @@ impl RequestJournal {
             self.slots[slot][..len].copy_from_slice(&self.landing[..len]);
             self.answered.words[slot].store(unique, Ordering::Release);
         }
+        self.empty_landing();
+    }
+
+    fn empty_landing(&mut self) {
         self.landing[..4].fill(0);
         // The next store to the landing is the kernel's.
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -266,6 +275,22 @@ mod tests {
         for unique in [12, 20, 22] {
             journal.answered().is_answered(unique);
         }
+        assert!(words.iter().all(|word| word.load(Ordering::Acquire) == 0));
+    }
+
+    #[test]
+    fn a_request_that_is_in_the_landing_and_in_a_slot_is_there_once() {
+        let words: &'static [AtomicU64] = Vec::leak((0..ROOM.words()).map(|_| AtomicU64::new(0)).collect());
+        let request = request(15, 8, 80);
+        // As the process left it that died between the two stores.
+        let mut bytes = vec![0; ROOM.bytes()];
+        bytes[..80].copy_from_slice(&request);
+        bytes[REQUEST_MAX + SMALL..][..80].copy_from_slice(&request);
+        words[1].store(8, Ordering::Release);
+        let mut journal = RequestJournal::over(words, Vec::leak(bytes), ROOM);
+        assert_eq!(numbers(&journal.take_left()), [8]);
+        assert!(message(journal.landing).is_none());
+        journal.answered().is_answered(8);
         assert!(words.iter().all(|word| word.load(Ordering::Acquire) == 0));
     }
 
