@@ -376,7 +376,7 @@ impl Segments {
     }
 
     /// Segments that could still be opened or full after the loss of any one member. Members with copies only count where
-    /// no other is left ([`lose`](Self::lose)).
+    /// no other is left.
     #[must_use]
     pub fn without_any_one(&self) -> usize {
         let members = || (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0);

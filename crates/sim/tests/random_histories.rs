@@ -31,6 +31,12 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--whole-looks" => options.whole_looks = true,
             "--names" => options.names = true,
             "--members" => options.members = true,
+            "--copies" => options.copies = true,
+            // Newer than all that is said above: those draw it.
+            "--upkeep" => {
+                options.upkeep = true;
+                (options.host_segments, options.volumes, options.second_tail) = (None, None, None);
+            }
             "--volumes" => options.volumes = Some(words.next()?.parse().ok()?),
             "--second-tail" => options.second_tail = Some(words.next()?.parse().ok()?),
             "--host-segments" => options.host_segments = Some(words.next()?.parse().ok()?),
