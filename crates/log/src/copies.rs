@@ -106,10 +106,10 @@ impl Log {
             && open.map(|open| open.id).all(|id| self.copies_that_work(id) > 1)
     }
 
-    /// Whether host segments should have a copy, and too few members work for that.
+    /// Whether too few members work for a copy of each host segment, if the pool is to have one.
     #[must_use]
     pub fn lacks_members(&self) -> bool {
-        self.redundancy.survives_a_loss() && self.has_had_several_members() && !self.mirrors()
+        self.redundancy.survives_a_loss() && !self.mirrors()
     }
 
     /// The most blocks that can hold data: all of the members that take new segments.

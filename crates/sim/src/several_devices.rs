@@ -126,9 +126,11 @@ impl Bench {
         Self { machine, redundancy, object, pages, rng, asked: BTreeMap::new(), misses: 0 }
     }
 
-    fn note(&mut self, kind: Kind, request: Request) {
+    fn note(&mut self, kind: Kind, request: Request) -> RequestId {
         let now = self.machine.now();
-        self.asked.insert(self.machine.ask(request), (kind, now));
+        let id = self.machine.ask(request);
+        self.asked.insert(id, (kind, now));
+        id
     }
 
     fn write(&mut self, offset: u64, bytes: u64, durable: bool) {
@@ -264,10 +266,7 @@ impl Bench {
 
     /// Asks for a device to be emptied, and let go.
     fn remove_device(&mut self, member: MemberId) -> RequestId {
-        let now = self.machine.now();
-        let id = self.machine.ask(Request::ChangeMembers(MembersChange::Remove(member)));
-        self.asked.insert(id, (Kind::Other, now));
-        id
+        self.note(Kind::Other, Request::ChangeMembers(MembersChange::Remove(member)))
     }
 
     /// See [`write_rate`].

@@ -26,7 +26,7 @@ impl Away {
 }
 
 impl Drop for Away {
-    /// Whoever waits for it gets errors.
+    /// Programs that still wait for this origin get errors.
     fn drop(&mut self) {
         for process in &self.0 {
             let _ = Command::new("kill").args(["-KILL", &process.to_string()]).output();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::lacking::has_root;
@@ -172,6 +172,29 @@ fn an_upgrade_goes_on_with_another_program_and_refuses_one_that_cannot() {
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"before after");
 }
 
+/// A file that stays open over whatever comes, written in part.
+struct HalfWritten {
+    file: File,
+    path: PathBuf,
+}
+
+impl HalfWritten {
+    fn on(pond: &Pond) -> Self {
+        let path = pond.mnt().join("file");
+        let file = File::create(&path).unwrap();
+        file.write_all_at(b"before", 0).unwrap();
+        Self { file, path }
+    }
+
+    /// The rest can be written, and all of it read.
+    #[track_caller]
+    fn goes_on(self) {
+        self.file.write_all_at(b" after", 6).unwrap();
+        drop(self.file);
+        assert_eq!(fs::read(&self.path).unwrap(), b"before after");
+    }
+}
+
 /// Where a mount is, who serves it, and by which program.
 fn server(pond: &Pond) -> (serde_json::Value, std::path::PathBuf) {
     let pid = pond.status()["pid"].clone();
@@ -186,9 +209,7 @@ fn an_upgrade_to_a_program_that_the_holder_cannot_open_is_refused_and_the_mount_
     }
     let mut pond = Pond::new();
     pond.mount_foreground(&["--size", SIZE]);
-    let path = pond.mnt().join("file");
-    let file = File::create(&path).unwrap();
-    file.write_all_at(b"before", 0).unwrap();
+    let file = HalfWritten::on(&pond);
     let before = server(&pond);
     // Only the client's mount namespace has the program there.
     let script =
@@ -202,10 +223,9 @@ fn an_upgrade_to_a_program_that_the_holder_cannot_open_is_refused_and_the_mount_
     let said = run(["upgrade".as_ref(), pond.mnt().as_os_str(), "--program".as_ref(), inside.as_os_str()]);
     said.refused(2, &["lies in the mount itself", "Copy the program"]);
     assert_eq!(server(&pond), before);
-    file.write_all_at(b" after", 6).unwrap();
-    drop(file);
+    file.goes_on();
     run(["upgrade".as_ref(), pond.mnt().as_os_str()]).ok();
-    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"before after");
     pond.unmount(&[]).ok();
 }
 
@@ -213,9 +233,7 @@ fn an_upgrade_to_a_program_that_the_holder_cannot_open_is_refused_and_the_mount_
 fn a_program_that_fails_at_once_leaves_the_mount_to_the_one_before() {
     let mut pond = Pond::new();
     pond.mount_foreground(&["--size", SIZE]);
-    let path = pond.mnt().join("file");
-    let file = File::create(&path).unwrap();
-    file.write_all_at(b"before", 0).unwrap();
+    let file = HalfWritten::on(&pond);
     let before = server(&pond);
     let script =
         format!("#!/bin/sh\n[ \"$1\" = shared-layout ] && exec {} \"$@\"\nexit 3\n", env!("CARGO_BIN_EXE_headpond"));
@@ -225,9 +243,7 @@ fn a_program_that_fails_at_once_leaves_the_mount_to_the_one_before() {
     let after = server(&pond);
     assert!(after.0 != before.0 && after.1 == before.1, "{before:?} {after:?}");
     assert!(pond.log().contains("did not serve; going on with the last one"), "{}", pond.log());
-    file.write_all_at(b" after", 6).unwrap();
-    drop(file);
-    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    file.goes_on();
     pond.unmount(&[]).ok();
 }
 
@@ -235,9 +251,7 @@ fn a_program_that_fails_at_once_leaves_the_mount_to_the_one_before() {
 fn a_program_that_shares_memory_in_another_way_is_refused_and_the_mount_goes_on() {
     let mut pond = Pond::new();
     pond.mount_foreground(&["--size", SIZE]);
-    let path = pond.mnt().join("file");
-    let file = File::create(&path).unwrap();
-    file.write_all_at(b"before", 0).unwrap();
+    let file = HalfWritten::on(&pond);
     let before = server(&pond);
     let answers = |layout: &str| {
         let script = format!("#!/bin/sh\n[ \"$1\" = shared-layout ] && echo '{layout}' && exit 0\nexit 3\n");
@@ -252,9 +266,7 @@ fn a_program_that_shares_memory_in_another_way_is_refused_and_the_mount_goes_on(
             .refused(2, &["shares memory with the holder in another way", "Nothing was changed", "unmount"]);
         assert_eq!(server(&pond), before, "{layout}");
     }
-    file.write_all_at(b" after", 6).unwrap();
-    drop(file);
-    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    file.goes_on();
     pond.unmount(&[]).ok();
 }
 

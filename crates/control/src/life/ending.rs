@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use headpond_base::BLOCK_U64;
@@ -110,14 +110,12 @@ impl Ending<'_> {
         let stats = self.handle.stats().engine;
         if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
             // The pool cannot stop in order any more. It need not: no start will use what it has.
-            let trouble = self.without_pool().err();
-            let (in_order, origin_synced) = (true, true);
             return Ended {
                 dirty_bytes: 0,
                 dirty_files: 0,
-                trouble,
-                in_order,
-                origin_synced,
+                trouble: self.without_pool().err(),
+                in_order: true,
+                origin_synced: true,
                 stopped: false,
                 note: None,
             };
@@ -141,8 +139,7 @@ impl Ending<'_> {
     /// Makes durable what was acknowledged. A quick end does not wait for an origin that does not answer: a name that it
     /// has not synced stays unanchored in the pool.
     fn sync_all(self, is_quick: bool) -> Result<Synced, Stuck> {
-        let (send, done) = channel();
-        self.handle.submit(Request::SyncAll, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
+        let done = ask(self.handle, Request::SyncAll);
         let since = Instant::now();
         // At least what the log had when the request came.
         let mut asked_for = None;
@@ -185,8 +182,7 @@ impl Ending<'_> {
         let why = |why: String| self.gate.lost().map_or(why, str::to_owned);
         // No request comes in any more, so one round is enough. The second round finds that out.
         for _ in 0..2 {
-            let (send, done) = channel();
-            handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
+            let done = ask(handle, Request::flush_all(FLUSH_ID));
             loop {
                 match done.recv_timeout(PERIOD) {
                     Ok(result) => {
@@ -264,11 +260,16 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// Sends a request and waits for its end, at most `patience`.
-fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(), Stuck> {
+/// Sends a request. What comes of it is received later.
+fn ask(handle: &Handle, request: Request) -> Receiver<Result<(), String>> {
     let (send, done) = channel();
     handle.submit(request, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
-    match done.recv_timeout(patience) {
+    done
+}
+
+/// Sends a request and waits for its end, at most `patience`.
+fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(), Stuck> {
+    match ask(handle, request).recv_timeout(patience) {
         Ok(result) => result.map_err(Stuck::Failed),
         Err(_) => Err(Stuck::Late(patience)),
     }

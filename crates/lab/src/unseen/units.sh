@@ -100,7 +100,6 @@ sleep 1
 nsenter -t "$pid" -p -m bash $work/try.sh || exit
 for look in $(seq 600); do kill -0 $outside 2> /dev/null || break; sleep 0.1; done
 kill -0 $outside 2> /dev/null && { echo "the shutdown hangs"; tail -n 40 systemd.log; exit 4; }
-cut -d" " -f1 /proc/uptime
 umount --lazy --quiet mnt
 "$HEADPOND" mount origin mnt --flash pool --background > log || { cat log; exit 5; }
 seq "$(wc -l < mnt/numbers)" | cmp - mnt/numbers || { echo "the numbers are others"; exit 6; }
