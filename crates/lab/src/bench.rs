@@ -7,6 +7,7 @@
 mod backend;
 mod copies;
 mod counting;
+mod devices;
 mod engine;
 mod fio;
 mod fuse_alone;

@@ -33,25 +33,26 @@ impl Mount {
     /// once each part of it was used.
     pub fn start(origin: &Path, point: &Path, flash: &Path, size: &str, backend: Backend) -> Outcome<Self> {
         let new: &[&str] = if flash.exists() { &[] } else { &["--size", size, "--fill", "zeros"] };
-        Self::start_as(origin, point, flash, new, backend, &[])
+        Self::start_as(origin, point, &[flash], new, backend, &[])
     }
 
     /// Mounts `origin` at `point` with a new pool, without a holder.
     pub fn start_without_holder(origin: &Path, point: &Path, flash: &Path, size: &str) -> Outcome<Self> {
         let new = ["--size", size, "--fill", "zeros"];
-        Self::start_as(origin, point, flash, &new, Backend::Auto, &[("HEADPOND_WITHOUT_HOLDER", "1")])
+        Self::start_as(origin, point, &[flash], &new, Backend::Auto, &[("HEADPOND_WITHOUT_HOLDER", "1")])
     }
 
-    /// Mounts `origin` at `point` with a new pool on a block device, whose content it overwrites.
-    pub fn start_on_device(origin: &Path, point: &Path, device: &Path, backend: Backend) -> Outcome<Self> {
-        Self::start_as(origin, point, device, &["--format"], backend, &[])
+    /// Mounts `origin` at `point` with a new pool on block devices, whose content it overwrites. `redundancy` is the
+    /// word for where dirty data lies.
+    pub fn start_on_devices(origin: &Path, point: &Path, devices: &[&Path], redundancy: &str) -> Outcome<Self> {
+        Self::start_as(origin, point, devices, &["--format", "--redundancy", redundancy], Backend::Auto, &[])
     }
 
     /// With arguments for a new pool. None: it is an old one.
     fn start_as(
         origin: &Path,
         point: &Path,
-        flash: &Path,
+        flashes: &[&Path],
         new: &[&str],
         backend: Backend,
         with: &[(&str, &str)],
@@ -59,7 +60,10 @@ impl Mount {
         std::fs::create_dir_all(origin)?;
         std::fs::create_dir_all(point)?;
         let mut mount = Command::new(program()?);
-        mount.arg("mount").arg(origin).arg(point).arg("--flash").arg(flash).arg("--background").args(new);
+        mount.arg("mount").arg(origin).arg(point).arg("--background").args(new);
+        flashes.iter().for_each(|flash| {
+            mount.arg("--flash").arg(flash);
+        });
         mount.args(["--backend", backend::argument(backend)]).envs(with.iter().copied());
         finished(&mut mount)?;
         let pid = status(point)?["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());

@@ -12,7 +12,7 @@ use super::table::Line;
 const PEER_MEMORY: u64 = 64 << 20;
 
 /// The depths, with the targets of raw and of nbdkit.
-const DEPTHS: [(&str, f64, f64); 2] = [("1", 0.5, 2.0), ("32", 0.6, 1.3)];
+const DEPTHS: [(&str, f64, f64); 2] = [("1", 0.7, 2.0), ("32", 0.6, 1.3)];
 
 /// The reads at each depth.
 pub fn reads(plan: &Plan) -> Outcome<Vec<Line>> {

@@ -13,6 +13,7 @@ use super::Outcome;
 use super::backend::{self, BACKENDS};
 use super::copies::copies;
 use super::counting::counting;
+use super::devices::devices;
 use super::engine::{EngineLoad, Filled};
 use super::fio::{self, Target as On};
 use super::lives::lives;
@@ -28,7 +29,7 @@ use super::table::{Line, Target};
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 14] = [
+pub const WORKS: [Work; 15] = [
     ("engine", "the engine alone, read hits", engine),
     ("side-by-side", "two engines at once against one: what a second shard could give", side_by_side),
     ("reads", "read hits through the mount", reads),
@@ -36,6 +37,7 @@ pub const WORKS: [Work; 14] = [
     ("appends", "appends with a sync each through the mount", appends),
     ("appends-confined", "the same with one processor, and with a quota of one", appends_confined),
     ("appends-device", "the same with a pool on a block device", appends_device),
+    ("devices", "pools of several devices on one disk against a pool of one", devices),
     ("copies", "what a copy on another host costs a sync", copies),
     ("lives", "what it costs that the death of the process that serves is a pause", lives),
     ("packed", "read hits of packed records", packed),
@@ -44,6 +46,9 @@ pub const WORKS: [Work; 14] = [
     ("steady", "the slowest request while reclaim and destage run", steady),
     ("restart", "restart after a crash, and memory for the map", restart),
 ];
+
+/// The engine alone, of raw.
+const ENGINE_OF_RAW: f64 = 0.95;
 
 fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
     let raw = plan.raw()?;
@@ -63,7 +68,7 @@ fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
     sides.into_iter().try_for_each(Filled::end)?;
     let line = |(backend, rates)| {
         let work = backend::work(backend, "engine alone, random 4 KiB read hits, depth 32");
-        Line::ratio(&work, "of raw", rates, theirs.clone(), 0.9)
+        Line::ratio(&work, "of raw", rates, theirs.clone(), ENGINE_OF_RAW)
     };
     Ok(BACKENDS.into_iter().zip(ours).map(line).collect())
 }
@@ -117,6 +122,9 @@ fn writes(plan: &Plan) -> Outcome<Vec<Line>> {
 /// One program that appends and syncs.
 const APPENDS: [&str; 4] = ["--rw=write", "--bs=4k", "--ioengine=psync", "--fdatasync=1"];
 
+/// How much it appends each time: a page of a log, and one of a database.
+const APPENDED: [(&str, &str); 2] = [("4 KiB", "--bs=4k"), ("16 KiB", "--bs=16k")];
+
 /// Of the raw flash, with a pool in a file; with a pool on a block device.
 const APPENDS_OF_RAW: (f64, f64) = (0.7, 0.8);
 
@@ -140,25 +148,28 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
     let raw = plan.raw()?;
     let mut sides = Side::empty(plan, "appends", "3g")?;
     let raw_log = plan.path("log");
-    let (mut in_place, mut growing, mut fio) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..plan.rounds {
-        // Each log is made anew, so that each append makes it longer.
-        let _ = std::fs::remove_file(&raw_log);
-        let run = plan.fio(&On::File(&raw), &[&APPENDS])?;
-        in_place.push(run.rate);
-        fio.push(run.processor_cost());
-        for side in &mut sides {
-            let _ = std::fs::remove_file(side.file());
-            side.run(plan, &[&APPENDS, &["--file_append=1"]])?;
+    let mut lines = Vec::new();
+    for (size, block) in APPENDED {
+        let (mut in_place, mut growing, mut fio) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..plan.rounds {
+            // Each log is made anew, so that each append makes it longer.
+            let _ = std::fs::remove_file(&raw_log);
+            let run = plan.fio(&On::File(&raw), &[&APPENDS, &[block]])?;
+            in_place.push(run.rate);
+            fio.push(run.processor_cost());
+            for side in &mut sides {
+                let _ = std::fs::remove_file(side.file());
+                side.run(plan, &[&APPENDS, &[block, "--file_append=1"]])?;
+            }
+            growing.push(plan.fio(&On::File(&raw_log), &[&APPENDS, &[block, "--file_append=1"]])?.rate);
         }
-        growing.push(plan.fio(&On::File(&raw_log), &[&APPENDS, &["--file_append=1"]])?.rate);
+        std::fs::remove_file(&raw_log)?;
+        let work = format!("mount, {size} append and fdatasync");
+        let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take(&work)).collect();
+        lines.extend(taken.iter().map(|rounds| rounds.ratio("of raw, written in place", &in_place, APPENDS_OF_RAW.0)));
+        lines.extend(taken.iter().map(|rounds| rounds.ratio("of a raw file that grows", &growing, 0.5).only_told()));
+        lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
     }
-    std::fs::remove_file(&raw_log)?;
-    let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take("mount, 4 KiB append and fdatasync")).collect();
-    let mut lines: Vec<Line> =
-        taken.iter().map(|rounds| rounds.ratio("of raw, written in place", &in_place, APPENDS_OF_RAW.0)).collect();
-    lines.extend(taken.iter().map(|rounds| rounds.ratio("of a raw file that grows", &growing, 0.5).only_told()));
-    lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
     Ok(lines)
 }
 
@@ -192,7 +203,7 @@ fn appends_device(plan: &Plan) -> Outcome<Vec<Line>> {
     let raw = LoopDevice::over(&plan.raw()?)?;
     let flash = LoopDevice::over(&plan.written(&format!("{name}.pond"), "3g")?)?;
     let point = plan.path(&format!("{name}.mount"));
-    let mount = Mount::start_on_device(&plan.origin.join(name), &point, flash.path(), Backend::Auto)?;
+    let mount = Mount::start_on_devices(&plan.origin.join(name), &point, &[flash.path()], "none")?;
     let (ours, in_place) = appends_and_raw(plan, &mount, raw.path())?;
     let work = "mount, 4 KiB append and fdatasync, on a block device";
     Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, APPENDS_OF_RAW.1)])
