@@ -87,6 +87,8 @@ pub struct HistorySums {
     pub repairs: u64,
     /// See `losses`.
     pub lists: u64,
+    /// Losses before the last one was made up for, of a member without dirty blocks: they must cost nothing.
+    pub second_losses: u64,
     /// Stops in order.
     pub stops: u64,
     /// Times that an engine was started from a pool.
@@ -138,6 +140,7 @@ impl HistorySums {
         self.losses += other.losses;
         self.repairs += other.repairs;
         self.lists += other.lists;
+        self.second_losses += other.second_losses;
         self.stops += other.stops;
         self.recoveries += other.recoveries;
         self.flushes += other.flushes;
@@ -165,7 +168,7 @@ impl fmt::Display for HistorySums {
         write!(
             f,
             "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
-             {} takeovers with batches left in memory, {} members lost, {} of these made up for, {} lists of members, \
+             {} takeovers with batches left in memory, {} members lost ({} while another was missing), {} of these made up for, {} lists of members, \
              {} clean stops, {} recoveries, {} flushes, {} scrubs, {} conflicts ({} seen by the status change time alone), \
              {} MiB read and checked, {} checkpoints, \
              {} segments opened, {} rows made, {} reads out of rows, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
@@ -176,6 +179,7 @@ impl fmt::Display for HistorySums {
             self.gaps,
             self.takeovers,
             self.losses,
+            self.second_losses,
             self.repairs,
             self.lists,
             self.stops,

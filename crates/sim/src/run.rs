@@ -72,7 +72,7 @@ pub(crate) fn run_scenario(
     summary.hash = sim.world.hash;
     summary.steps = sim.world.steps;
     summary.segments = sim.world.flash.segments_opened();
-    [summary.losses, summary.repairs, summary.lists] = sim.world.losses.counts;
+    [summary.losses, summary.repairs, summary.lists, summary.second_losses] = sim.world.losses.counts;
     summary.undecided = u64::from(result.is_err() && sim.world.undecidable);
     match result {
         Err(what) if !sim.world.undecidable => Err(Failure { seed, options: options.clone(), at, what }),

@@ -1,5 +1,5 @@
 //! Which member may be lost when, so that the pool has to hide it: at most one, until the pool says that all dirty data
-//! has two copies again. A few histories lose more; then errors are excused.
+//! has two copies again. A few histories lose more. Then errors are excused, unless the second had no dirty block.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ pub(crate) struct Losses {
     rotten: bool,
     /// Devices that the pool durably went on without: nobody must believe them again.
     pub(crate) left_behind: BTreeSet<usize>,
-    /// Losses, repairs, and lists that were told.
-    pub(crate) counts: [u64; 3],
+    /// Losses, repairs, lists that were told, and losses in the middle of a repair that must cost nothing.
+    pub(crate) counts: [u64; 4],
     /// Those that a list which is being told leaves behind, by its generation.
     leaving: (u64, Vec<usize>),
     /// A device that was given the number of a member that is gone, and may be a member soon.
@@ -58,7 +58,7 @@ impl Losses {
             uncovered: false,
             rotten: false,
             left_behind: BTreeSet::new(),
-            counts: [0; 3],
+            counts: [0; 4],
             leaving: (0, Vec::new()),
             joining: None,
         }
@@ -87,12 +87,15 @@ impl World {
         self.losses.mirrors && self.losses.lost.is_none() && in_use > 1 && core.exposed_blocks() == 0
     }
 
-    /// Whether the loss of this member costs dirty data.
-    fn would_cost(&self, device: usize) -> bool {
-        let Some(core) = &self.core else { return true };
+    /// Whether the loss of this member may cost dirty data, though the pool has not made up for another loss. It must
+    /// not, if all dirty blocks are elsewhere and two members are left. Without copies there are entries of one member
+    /// alone: a new size is one, and has no block.
+    fn may_cost(&self, device: usize) -> bool {
+        let Some(core) = self.core.as_ref().filter(|_| self.losses.mirrors) else { return true };
         let members = core.members();
+        let in_use = members.iter().filter(|member| member.state == MemberState::InUse).count();
         let of = |member: &MemberId| members.get(usize::from(member.0));
-        self.flash.member_of(device).as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
+        in_use < 3 || self.flash.member_of(device).as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
     }
 
     /// A member is lost, unless this history must keep it. Returns whether it is.
@@ -107,10 +110,14 @@ impl World {
                 return false;
             }
             self.losses.uncovered_left -= 1;
-            let costs = self.would_cost(device);
-            self.trace(|| format!("an uncovered loss, which costs dirty data: {costs}"));
-            self.losses.uncovered = true;
-            self.injected.flash_write += 1;
+            let costs = self.may_cost(device);
+            self.trace(|| format!("a second loss, which may cost dirty data: {costs}"));
+            if costs {
+                self.losses.uncovered = true;
+                self.injected.flash_write += 1;
+            } else {
+                self.losses.counts[3] += 1;
+            }
         }
         if self.faults.flash_read > 0 {
             // The other copy may be the one that cannot be read just now.
