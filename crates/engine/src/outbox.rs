@@ -4,6 +4,8 @@
 //! Invariants
 //! - Effects are taken in the order in which they were asked for, but for answers that have to wait.
 //! - Each ticket is given once, and finished once.
+//! - A read out of a row is one of each of its places until the last part has come. Who asks whether one place is being
+//!   read asks for the row: with the row the others are given back, too.
 //! - All that goes to the origin is timed, so that its costs are those of all of it.
 
 use std::collections::HashMap;
@@ -51,6 +53,8 @@ impl Touched {
 /// A purpose that one effect on each of several members serves. It ends with the last of them, and fails with any.
 struct Joint {
     purpose: Purpose,
+    /// Where they read: those that came, too.
+    reads: Vec<Address>,
     /// What they read, to be combined.
     read: Vec<Buf>,
     left: Vec<(Ticket, Touched)>,
@@ -122,7 +126,7 @@ impl Outbox {
         }
         let sync = |member: &MemberId| self.ask(false, |ticket| Effect::FlashSync { ticket, member: *member });
         let left = members.iter().map(sync).collect();
-        self.joint.push(Joint { purpose, read: Vec::new(), left, failed: None });
+        self.joint.push(Joint { purpose, reads: Vec::new(), read: Vec::new(), left, failed: None });
     }
 
     /// Asks for bytes of flash. Out of a row they come combined.
@@ -137,7 +141,7 @@ impl Outbox {
                 self.asked.row_reads += 1;
                 let read = |at: &Address| self.ask(foreground, |ticket| Effect::FlashRead { ticket, at: *at, len });
                 let left = places.iter().map(read).collect();
-                self.joint.push(Joint { purpose, read: Vec::new(), left, failed: None });
+                self.joint.push(Joint { purpose, reads: places.clone(), read: Vec::new(), left, failed: None });
             }
         }
     }
@@ -223,19 +227,16 @@ impl Outbox {
 
     /// Whether a write to a member, or a sync of it, is under way.
     pub(crate) fn is_changing(&self, member: MemberId) -> bool {
-        self.touched().any(|touched| touched.changed == Some(member))
+        let alone = self.under_way.values().map(|(_, touched)| touched);
+        let joint = self.joint.iter().flat_map(|joint| joint.left.iter().map(|(_, touched)| touched));
+        alone.chain(joint).any(|touched| touched.changed == Some(member))
     }
 
-    /// Whether a read of the `bytes` from there on is under way.
+    /// Whether a read of the `bytes` from there on is under way, or came as a part of one that is.
     pub(crate) fn is_reading(&self, from: Address, bytes: u64) -> bool {
-        let within = |at: Address| at.member == from.member && (from.offset..from.offset + bytes).contains(&at.offset);
-        self.touched().any(|touched| touched.read.is_some_and(within))
-    }
-
-    /// What the effects under way have to do with.
-    fn touched(&self) -> impl Iterator<Item = Touched> + use<'_> {
-        let alone = self.under_way.values().map(|(_, touched)| *touched);
-        alone.chain(self.joint.iter().flat_map(|joint| joint.left.iter().map(|(_, touched)| *touched)))
+        let within = |at: &Address| at.member == from.member && (from.offset..from.offset + bytes).contains(&at.offset);
+        let alone = self.under_way.values().filter_map(|(_, touched)| touched.read.as_ref());
+        alone.chain(self.joint.iter().flat_map(|joint| &joint.reads)).any(within)
     }
 
     /// Appends what was asked for since the last call.
@@ -331,6 +332,22 @@ mod tests {
             let (purpose, outcome) = last.ended.unwrap();
             assert!(matches!(purpose, Purpose::LogSync));
             assert_eq!(matches!(outcome, Outcome::Failed(Errno::IO)), failing.is_some());
+        }
+    }
+
+    #[test]
+    fn a_read_out_of_a_row_is_one_of_each_place_until_the_last_part_has_come() {
+        let places = [0, 1, 2].map(|member| Address { member: MemberId(member), offset: 8192 });
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let mut outbox = Outbox::default();
+            outbox.read_flash(Purpose::Settling, &ReadFrom::Row(places.to_vec()), 4096);
+            let reads =
+                |outbox: &Outbox| places.map(|place| outbox.is_reading(Address { offset: 4096, ..place }, 8192));
+            for part in order {
+                assert_eq!(reads(&outbox), [true; 3], "part {part} of {order:?} is to come");
+                outbox.finish(Ticket(part), Outcome::Failed(Errno::IO));
+            }
+            assert_eq!(reads(&outbox), [false; 3]);
         }
     }
 

@@ -32,6 +32,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--names" => options.names = true,
             "--members" => options.members = true,
             "--copies" => options.copies = true,
+            "--parity" => options.parity = true,
             // Newer than all that is said above: those draw it.
             "--upkeep" => {
                 options.upkeep = true;

@@ -10,7 +10,7 @@ use headpond_engine::{
     Config, Device, Effect, Engine, FlashRead, Handling, MembersChange, OpenFile, Outcome, Present, Reply, Request,
     RequestId, Room, Served, Space, Ticket, Treatment, Verdict, format_members, format_pool, recover, recover_members,
 };
-use headpond_format::{Geometry, Member, MemberName, Members, Stamp};
+use headpond_format::{Address, Geometry, Member, MemberName, Members, Stamp};
 
 pub struct Memory(pub Vec<u8>);
 
@@ -30,6 +30,9 @@ pub struct World {
     pub members: Vec<MemberId>,
     /// A member that fails all reads.
     pub refuses_reads: Option<MemberId>,
+    /// The next read of this member waits for [`World::answer_reads`]. Until then nothing may change what it reads.
+    pub hold_a_read_of: Option<MemberId>,
+    pub held_reads: Vec<(Ticket, Address, u32)>,
     /// A member that fails all writes.
     pub refuses_writes: Option<MemberId>,
     pub files: BTreeMap<ObjectId, Vec<u8>>,
@@ -174,6 +177,8 @@ impl World {
             others,
             members,
             refuses_reads: None,
+            hold_a_read_of: None,
+            held_reads: Vec::new(),
             refuses_writes: None,
             files: BTreeMap::new(),
             sparse: BTreeMap::new(),
@@ -272,9 +277,25 @@ impl World {
     }
 
     fn carry_out(&mut self, effect: Effect) {
+        let changed = match &effect {
+            Effect::FlashWrite { at, data, .. } => Some((*at, data.len() as u64)),
+            Effect::FlashTrim { at, len } => Some((*at, *len)),
+            _ => None,
+        };
+        if let Some((at, len)) = changed {
+            let meets = |(_, read, bytes): &(Ticket, Address, u32)| {
+                let (end, read_end) = (at.offset + len, read.offset + u64::from(*bytes));
+                at.member == read.member && at.offset < read_end && read.offset < end
+            };
+            assert!(!self.held_reads.iter().any(meets), "{effect:?} while a read there is under way");
+        }
         let (ticket, outcome) = match effect {
             Effect::FlashRead { ticket, at, .. } if self.refuses_reads == Some(at.member) => {
                 (ticket, Outcome::Failed(Errno::IO))
+            }
+            Effect::FlashRead { ticket, at, len } if self.hold_a_read_of == Some(at.member) => {
+                self.hold_a_read_of = None;
+                return self.held_reads.push((ticket, at, len));
             }
             Effect::FlashRead { ticket, at, len } => {
                 (ticket, Outcome::Bytes(self.device(at.member).read(at.offset, len as usize).unwrap()))
@@ -416,6 +437,14 @@ impl World {
         self.hold_below = 0;
         for ticket in std::mem::take(&mut self.held) {
             self.engine.complete(ticket, Outcome::Done);
+        }
+        self.run();
+    }
+
+    /// Flash answers the reads that waited.
+    pub fn answer_reads(&mut self) {
+        for (ticket, at, len) in std::mem::take(&mut self.held_reads) {
+            self.carry_out(Effect::FlashRead { ticket, at, len });
         }
         self.run();
     }

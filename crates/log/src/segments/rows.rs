@@ -329,8 +329,8 @@ impl Segments {
         freed
     }
 
-    /// Ends a row, if nothing is being read out of it: each such read is one of the parity, too. Returns who lent a home to
-    /// that.
+    /// Ends a row, if nothing is being read out of it: each such read is one of the parity, too, until all its parts have
+    /// come. Returns who lent a home to that.
     fn end_row(&mut self, id: RowId, is_read: impl Fn(Address) -> bool) -> Option<SegmentId> {
         self.rows.rows.get(&id).filter(|row| !is_read(self.addresses.of_segment(row.parity)))?;
         let Row { segments, parity, once, .. } = self.rows.rows.remove(&id)?;
