@@ -54,6 +54,8 @@ struct Outside {
     file: FileId,
     /// The file's present content. `None` if the file is gone.
     content: Option<Content>,
+    /// The last host batch of the log that says how such a change shows. `None`: it shows whatever the log says.
+    shows_after: Option<u64>,
 }
 
 impl Sim<'_> {
@@ -84,6 +86,9 @@ impl Sim<'_> {
 
     /// After a crash others change a file with dirty data in the pool, and put its size and time back. They take a
     /// file for which the log says that its status change time shows this.
+    ///
+    /// The next start may have other devices, and find more of the log, or less: batches that were not durable. What it
+    /// finds counts. Such a batch may say that headpond is about to change the status, and the time tells nothing.
     fn meddle_unseen(&mut self, rng: &mut Rng) -> Result<Option<Outside>, String> {
         if self.damaged || self.world.disowned || self.over {
             return Ok(None);
@@ -118,7 +123,7 @@ impl Sim<'_> {
         }
         self.world.origin.sync_all();
         self.summary.unseen += 1;
-        Ok(Some(Outside { file, content: Some(content) }))
+        Ok(Some(Outside { file, content: Some(content), shows_after: Some(restored.last_host_batch()) }))
     }
 
     /// Everything that runs ends. Returns whether the origin's host still stands.
@@ -232,7 +237,7 @@ impl Sim<'_> {
             kept_origin &= self.fall(rng)?;
             self.begin(outside.as_ref())?;
         }
-        if let Some(Outside { file, content: Some(content) }) = outside
+        if let Some(Outside { file, content: Some(content), .. }) = outside
             && self.kept_over != Some(file)
         {
             self.model.replace(file, content);
@@ -253,7 +258,11 @@ impl Sim<'_> {
         let (name, file) = rng.pick(&names).clone();
         if self.world.origin.is_volume(file) {
             self.world.trace(|| format!("meddle with the volume {file:?}"));
-            return self.meddle_with_volume(file).ok().map(|content| Outside { file, content: Some(content) });
+            return self.meddle_with_volume(file).ok().map(|content| Outside {
+                file,
+                content: Some(content),
+                shows_after: None,
+            });
         }
         let writer = self.writer();
         self.world.trace(|| format!("meddle with {file:?} by {writer:?}"));
@@ -265,7 +274,7 @@ impl Sim<'_> {
                 self.world.origin.unlink(&name).ok()?;
                 self.world.origin.sync_all();
                 self.meddled_away.insert(file);
-                return Some(Outside { file, content: None });
+                return Some(Outside { file, content: None, shows_after: None });
             }
             1 => {
                 // The same size: only times tell, perhaps only the one that no program can set.
@@ -294,7 +303,7 @@ impl Sim<'_> {
             self.world.origin.change(file, OriginChange::Times { mtime: left.mtime.0 }).ok()?;
         }
         self.world.origin.sync_all();
-        Some(Outside { file, content: Some(content) })
+        Some(Outside { file, content: Some(content), shows_after: None })
     }
 
     /// Recovers, reconciles and starts an engine.
@@ -510,6 +519,14 @@ impl Sim<'_> {
         match (verdict, known.dirty) {
             // Decided at a start that was killed after it.
             (Verdict::Kept, true) if self.kept_over == Some(outside.file) => Ok(()),
+            // This start found another log than the one for which the change was made.
+            (Verdict::Kept, true)
+                if !known.tells && outside.shows_after.is_some_and(|batch| batch != restored.last_host_batch()) =>
+            {
+                let (then, now) = (outside.shows_after, restored.last_host_batch());
+                self.world.trace(|| format!("the log ends at host batch {now}, and ended at {then:?} before"));
+                Ok(())
+            }
             (Verdict::Conflict(_), true) => {
                 self.summary.conflicts += 1;
                 self.kept_over = None;
