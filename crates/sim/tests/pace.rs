@@ -107,6 +107,21 @@ fn with_every_reason_off_nothing_is_destaged_until_the_pool_can_take_no_more() {
     assert!(run_paged(&many, off).writes[19] > 0, "writes go on");
 }
 
+/// What was not written for ten seconds is seldom written again before the period is over. So the origin gets hardly
+/// more writes for `idle-flush`, and no request waits for it.
+#[test]
+fn idle_flush_costs_no_request_its_time_and_the_origin_few_writes() {
+    // A page of 16 KiB of 96 MiB each quarter of a minute, for an hour.
+    let pauses = PagedLoad { file: POOL / 2, arrival: Arrival::PerSecond(0.07), seconds: 3600, ..LOAD };
+    let without = run_paged(&pauses, Config { idle_flush: None, ..Config::default() });
+    let with = run_paged(&pauses, Config::default());
+    let longest = |report: &TimedReport| report.longest.iter().max().copied().unwrap_or(0);
+    let writes = |report: &TimedReport| report.stats.origin_writes;
+    println!("idle-flush: {} writes to the origin, and {} without", writes(&with), writes(&without));
+    assert!(writes(&with) * 20 <= writes(&without) * 21, "{} and {}", writes(&with), writes(&without));
+    assert!(longest(&with) <= longest(&without) * 2, "{} and {} ns", longest(&with), longest(&without));
+}
+
 #[test]
 fn the_rate_that_is_set_is_kept_to() {
     let limit = 2 << 20;
