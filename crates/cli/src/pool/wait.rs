@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headpond_control::{Answer, ClientCommand, Daemon, OperationProgress, PoolShown, Refusal, Size};
+use headpond_control::{Answer, ClientCommand, Daemon, OperationProgress, PoolShown, Refusal};
 use indicatif::ProgressBar;
 
 use crate::ask::{ask_pool, confused};
@@ -94,7 +94,7 @@ fn interrupted(daemon: &Daemon) -> Refusal {
 fn show(bar: &mut Bar, pool: &PoolShown) {
     let (what, left, total) = match &pool.change {
         Some(change) if change.state == "running" => (change.to_string(), change.left_bytes, change.total_bytes),
-        _ => (format!("{} have one copy", Size(pool.exposed_bytes)), pool.exposed_bytes, 0),
+        _ => (pool.exposed(), pool.exposed_bytes, 0),
     };
     let on_bar = |bar: &ProgressBar| {
         let total = total.max(bar.length().unwrap_or(0)).max(left).max(1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::loop_device::{Loop, make_ext4};
 use crate::pond::{Pond, SIZE, Said, headpond, pattern, run, wait_until, write_and_sync};
-use crate::several_devices::{EndAtLast, fault, mount_over, pool, pool_status, write_and_verify};
+use crate::several_devices::{EndAtLast, fault, is_named_as_lost, mount_over, pool, pool_status, write_and_verify};
 
 /// The paths of the pool's devices, by name.
 fn devices(pond: &Pond) -> Vec<String> {
@@ -243,23 +243,6 @@ fn a_device_that_failed_before_the_worker_died_is_replaced_too() {
     assert_eq!(pool_status(&pond)["state"], "ONLINE");
     assert!(fs::read(&path).unwrap() == pattern(2 << 20, 2));
     pond.unmount(&[]).ok();
-}
-
-/// The pool says of the first device which it is, since when it is missed, and what to do.
-fn is_named_as_lost(pond: &Pond, name: &str, state: &str) {
-    let status = pool_status(pond);
-    let flash = pond.at(name);
-    let flash = flash.to_str().unwrap();
-    let members = status["members"].as_array().unwrap();
-    let lost = members.iter().find(|member| member["flash"] == flash).unwrap_or_else(|| panic!("{status}"));
-    assert_eq!((&status["state"], &lost["state"]), (&"DEGRADED".into(), &state.into()), "{status}");
-    let since = lost["missed_since"].as_str().unwrap();
-    assert!(since.starts_with("20") && since.ends_with('Z'), "{status}");
-    let action = status["actions"][0].as_str().unwrap();
-    assert!(action.contains(flash) && action.contains(since), "{action}");
-    assert_eq!(pond.status()["pool_state"], "DEGRADED", "{}", pond.status());
-    run(["stats".as_ref(), pond.mnt().as_os_str()])
-        .refused(0, &[if state == "OFFLINE" { "lost_devices 0" } else { "lost_devices 1" }]);
 }
 
 #[test]

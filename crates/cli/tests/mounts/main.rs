@@ -21,6 +21,7 @@ mod failed_flash;
 mod flush;
 mod freeze;
 mod full;
+mod host_lost;
 mod images;
 #[path = "../../../base/tests/lacking/mod.rs"]
 mod lacking;
@@ -37,6 +38,7 @@ mod peers;
 mod permissions;
 mod planted;
 mod pond;
+mod pool_command;
 mod record;
 mod refusals;
 mod refused_uring;

@@ -34,6 +34,24 @@ pub fn fault(pond: &Pond, flash: &str, faults: &str) {
     run(["fault".as_ref(), mnt.as_os_str(), faults.as_ref(), "--flash".as_ref(), flash.as_os_str()]).ok();
 }
 
+/// The pool says of a lost device which it is, since when it is missed, and what to do.
+#[track_caller]
+pub fn is_named_as_lost(pond: &Pond, name: &str, state: &str) {
+    let status = pool_status(pond);
+    let flash = pond.at(name);
+    let flash = flash.to_str().unwrap();
+    let members = status["members"].as_array().unwrap();
+    let lost = members.iter().find(|member| member["flash"] == flash).unwrap_or_else(|| panic!("{status}"));
+    assert_eq!((&status["state"], &lost["state"]), (&"DEGRADED".into(), &state.into()), "{status}");
+    let since = lost["missed_since"].as_str().unwrap();
+    assert!(since.starts_with("20") && since.ends_with('Z'), "{status}");
+    let action = status["actions"][0].as_str().unwrap();
+    assert!(action.contains(flash) && action.contains(since), "{action}");
+    assert_eq!(pond.status()["pool_state"], "DEGRADED", "{}", pond.status());
+    run(["stats".as_ref(), pond.mnt().as_os_str()])
+        .refused(0, &[if state == "OFFLINE" { "lost_devices 0" } else { "lost_devices 1" }]);
+}
+
 /// Writes and syncs blocks of one file, and reads each back, until `end` is set. Returns what the file holds then.
 pub fn write_and_verify(path: &std::path::Path, end: &AtomicBool) -> Vec<u8> {
     const BLOCKS: usize = 512;

@@ -17,6 +17,7 @@ use headpond_shard::{Gate, Handle};
 
 use super::Status;
 use super::copy_search::CopySearch;
+use super::countdown::Countdown;
 use super::faults::MemberFaults;
 use super::frozen::Freeze;
 use super::members::PoolMembers;
@@ -71,8 +72,10 @@ pub(crate) struct Service {
     pub(crate) handle: Handle,
     pub(crate) places: CheckedPlaces,
     pub(crate) members: PoolMembers,
-    /// The device that is being emptied: its dirty bytes when that was first seen, and since when.
-    pub(super) emptying: Arc<Mutex<Option<(u64, Instant)>>>,
+    /// The dirty bytes of the device that is being emptied.
+    pub(super) emptying: Arc<Mutex<Countdown>>,
+    /// The dirty bytes that one device has where two should.
+    pub(super) exposed: Arc<Mutex<Countdown>>,
     faults: MemberFaults,
     /// The gate that each change of the origin passes.
     pub(crate) gate: Arc<Gate>,
@@ -119,6 +122,7 @@ impl Service {
             places,
             members,
             emptying: Arc::default(),
+            exposed: Arc::default(),
             faults: MemberFaults::default(),
             gate,
             live,
@@ -312,6 +316,7 @@ impl Service {
         self.members.look(&shard);
         self.look_for_copy(&shard);
         self.members.events().look(self.is_mirrored(&shard));
+        self.exposed_pace(&shard);
         let engine = shard.engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
         self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);

@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod copies;
 mod copy_search;
+mod countdown;
 mod device_events;
 mod faults;
 mod flushes;

@@ -4,13 +4,15 @@
 //! client has its answer once the change is known to be possible.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK_U64, CopyLoss, Errno, MemberId, Redundancy};
 use headpond_format::{Member, MemberState, POOL_BYTES_MIN};
 use headpond_shard::ShardStats;
 
 use super::commands::Service;
+use super::countdown::Pace;
 use super::device_events::removed;
 use super::members::{PoolMembers, SeenMember, SeenState, refused, whole_blocks};
 use super::pool_shown::{PoolChange, PoolChangeShown, PoolMemberShown, PoolShown};
@@ -112,7 +114,7 @@ impl Service {
         let stats = self.handle.stats();
         let redundancy = self.settings().config().redundancy;
         let seen = self.members.seen(&stats);
-        let exposed_bytes = exposed_blocks(&stats) * BLOCK_U64;
+        let exposed_pace = self.exposed_pace(&stats);
         let failed = stats.engine.flash_failed != 0;
         let scrub = self.scrub_shown(&stats, &seen);
         let mut actions = self.actions(&seen, redundancy, failed);
@@ -123,12 +125,26 @@ impl Service {
             state: self.pool_state(&stats).to_owned(),
             redundancy: redundancy.name().to_owned(),
             size_bytes: self.members.bytes(),
-            exposed_bytes,
+            exposed_bytes: exposed_blocks(&stats) * BLOCK_U64,
+            exposed_bytes_per_second: exposed_pace.map_or(0.0, |pace| pace.bytes_per_second),
+            exposed_left_seconds: exposed_pace.and_then(|pace| pace.left_seconds),
             actions,
             change: self.change_shown(&seen),
             scrub,
             members: seen.iter().map(|member| self.member_shown(member)).collect(),
             peers: self.members.devices().peers().into_iter().map(|peer| peer.address).collect(),
+        }
+    }
+
+    /// How fast dirty data gets the copies that it lacks. None while it lacks none.
+    pub(super) fn exposed_pace(&self, stats: &ShardStats) -> Option<Pace> {
+        let mut exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+        match exposed_blocks(stats) * BLOCK_U64 {
+            0 => {
+                exposed.end();
+                None
+            }
+            left_bytes => Some(exposed.look(Instant::now(), left_bytes)),
         }
     }
 
@@ -291,18 +307,16 @@ impl Service {
                 ..PoolChangeShown::default()
             },
         };
+        let mut emptying = self.emptying.lock().unwrap_or_else(PoisonError::into_inner);
         if change.state == "running" && emptied.is_some() {
-            let mut seen = self.emptying.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (total, since) = *seen.get_or_insert((left_bytes, std::time::Instant::now()));
             // Writers may make more of it dirty.
-            let total = total.max(left_bytes);
-            let took = since.elapsed().as_secs_f64();
-            change.total_bytes = total;
+            let pace = emptying.look(Instant::now(), left_bytes);
+            change.total_bytes = pace.total_bytes;
             change.left_bytes = left_bytes;
-            change.bytes_per_second = (total - left_bytes) as f64 / took.max(0.001);
-            change.left_seconds = seconds_left(left_bytes, change.bytes_per_second);
+            change.bytes_per_second = pace.bytes_per_second;
+            change.left_seconds = pace.left_seconds;
         } else {
-            *self.emptying.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+            emptying.end();
         }
         Some(change)
     }
@@ -569,11 +583,6 @@ impl Service {
             Err(errno) => Err(Refusal::Usage(format!("the change cannot be taken back: {}", refused(errno)))),
         }
     }
-}
-
-/// How long so many bytes take at a rate, if there is one to speak of.
-pub(super) fn seconds_left(bytes: u64, bytes_per_second: f64) -> Option<f64> {
-    (bytes_per_second >= 1.0).then(|| bytes as f64 / bytes_per_second)
 }
 
 /// Why a change did not come to its end.

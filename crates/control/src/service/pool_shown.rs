@@ -97,6 +97,10 @@ pub struct PoolShown {
     pub size_bytes: u64,
     /// Dirty bytes that one device has where two should.
     pub exposed_bytes: u64,
+    /// How many of those get a second copy, or go to the origin, in a second.
+    pub exposed_bytes_per_second: f64,
+    /// How long the rest of them still takes at this pace, if known.
+    pub exposed_left_seconds: Option<f64>,
     /// Each device.
     pub members: Vec<PoolMemberShown>,
     /// The hosts that may keep a copy, in the order in which they are tried. One has it at a time.
@@ -171,11 +175,23 @@ impl PoolShown {
         !running && self.exposed_bytes == 0 && self.members.iter().all(|member| member.state != "REMOVING")
     }
 
+    /// How much dirty data has one copy, how fast that becomes less, and for how long it goes on, in words.
+    #[must_use]
+    pub fn exposed(&self) -> String {
+        let (left, rate) = (Size(self.exposed_bytes), Size(self.exposed_bytes_per_second as u64));
+        format!("{left} of dirty data have one copy, {rate}/s{}", to_go(self.exposed_left_seconds))
+    }
+
     /// A sum over all devices.
     #[must_use]
     pub fn sum(&self, of: impl Fn(&PoolMemberShown) -> u64) -> u64 {
         self.members.iter().map(of).sum()
     }
+}
+
+/// How long something still takes, as the end of a sentence. Empty if nobody knows.
+fn to_go(seconds: Option<f64>) -> String {
+    seconds.map_or_else(String::new, |left| format!(", {} to go", clock::duration(left.ceil() as u64)))
 }
 
 /// Paths in a row, for a sentence.
@@ -197,13 +213,7 @@ impl fmt::Display for PoolShown {
         };
         row("redundancy", redundancy)?;
         if self.exposed_bytes > 0 {
-            let exposed = Size(self.exposed_bytes);
-            row(
-                "exposed",
-                &format!(
-                    "{exposed} of dirty data have one copy; headpond makes a second, or writes them to the origin"
-                ),
-            )?;
+            row("exposed", &format!("{}; headpond makes a second, or writes them to the origin", self.exposed()))?;
         }
         if !self.peers.is_empty() {
             row("peers", &format!("{}; one of them has a copy at a time", self.peers.join(", ")))?;
@@ -253,11 +263,8 @@ impl fmt::Display for PoolChangeShown {
         match self.state.as_str() {
             "running" if self.total_bytes > 0 => {
                 let (left, total) = (Size(self.left_bytes), Size(self.total_bytes));
-                write!(f, "{}: {left} of {total} left, {}/s", self.what, Size(self.bytes_per_second as u64))?;
-                match self.left_seconds {
-                    Some(left) => write!(f, ", {} to go", clock::duration(left.ceil() as u64)),
-                    None => Ok(()),
-                }
+                let (rate, to_go) = (Size(self.bytes_per_second as u64), to_go(self.left_seconds));
+                write!(f, "{}: {left} of {total} left, {rate}/s{to_go}", self.what)
             }
             "running" => write!(f, "{}, for {ran}", self.what),
             "failed" => write!(f, "{}: failed after {ran}: {}", self.what, self.why),
@@ -315,5 +322,20 @@ mod tests {
         assert!(pool.is_settled());
         pool.exposed_bytes = 1;
         assert!(!pool.is_settled());
+    }
+
+    #[test]
+    fn what_has_one_copy_is_shown_with_its_rate_and_the_time_to_go() {
+        let mut pool = PoolShown { exposed_bytes: 3 << 30, ..PoolShown::default() };
+        let has = |pool: &PoolShown, part: &str| assert!(pool.to_string().contains(part), "{part} is not in:\n{pool}");
+        has(&pool, "    exposed: 3 GiB of dirty data have one copy, 0 B/s; headpond makes a second");
+        pool.exposed_bytes_per_second = f64::from(40 << 20);
+        pool.exposed_left_seconds = Some(76.3);
+        has(&pool, "    exposed: 3 GiB of dirty data have one copy, 40 MiB/s, 00:01:17 to go; headpond makes a second");
+        let json = serde_json::to_value(&pool).unwrap();
+        assert_eq!(json["exposed_bytes_per_second"], f64::from(40 << 20));
+        assert_eq!(json["exposed_left_seconds"], 76.3);
+        pool.exposed_bytes = 0;
+        assert!(!pool.to_string().contains("exposed"), "{pool}");
     }
 }

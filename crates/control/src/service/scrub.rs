@@ -11,8 +11,8 @@ use headpond_engine::{Reply, Request};
 use headpond_shard::ShardStats;
 
 use super::commands::Service;
+use super::countdown::seconds_left;
 use super::members::SeenMember;
-use super::pool::seconds_left;
 use super::protocol::{Answer, OperationProgress};
 use super::scrub_shown::{DamagedDeviceShown, LostBlockShown, PoolScrubShown, ScrubState};
 use crate::history::EventKind;
