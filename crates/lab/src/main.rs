@@ -232,7 +232,7 @@ struct Pulls {
     /// The database, as for `kill`. You can repeat this option. Without it: MariaDB, PostgreSQL and SQLite.
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
-    /// How many devices are pulled under each. A pool can lose 30 of them: for more, another one is made
+    /// How many devices of one pool are pulled under each. Past 30, the pool gives the numbers of lost ones again
     #[arg(long, value_name = "N", default_value_t = 34)]
     pulls: u32,
     /// The seed of the moments.
@@ -254,14 +254,9 @@ fn run_pulls(arguments: &Pulls) -> Result<()> {
         if let Some(missing) = Work::Database(kind).missing() {
             return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", kind.name())));
         }
-        // As many pools as are needed, with about as many pulls each.
-        let pools = arguments.pulls.div_ceil(pulls::MOST_OF_A_POOL).max(1);
-        for pool in 0..pools {
-            let pulls = arguments.pulls / pools + u32::from(pool < arguments.pulls % pools);
-            let options = pulls::Options { kind, pulls, seed: arguments.seed + u64::from(pool) };
-            let run = |directory: &Path| pulls::run(&headpond, directory, &options);
-            println!("{}: {}", kind.name(), in_scratch("headpond-pulls-", &arguments.scratch, run)?);
-        }
+        let options = pulls::Options { kind, pulls: arguments.pulls, seed: arguments.seed };
+        let run = |directory: &Path| pulls::run(&headpond, directory, &options);
+        println!("{}: {}", kind.name(), in_scratch("headpond-pulls-", &arguments.scratch, run)?);
     }
     Ok(())
 }

@@ -24,9 +24,6 @@ const WAYS: [&str; 3] = ["cut", "write-errors=0", "sync-errors=0"];
 /// At each such pull the worker is killed, too.
 const KILLED_AT: u32 = 3;
 
-/// How many devices of one pool can be pulled: it has had 32 at most.
-pub const MOST_OF_A_POOL: u32 = 30;
-
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
