@@ -9,8 +9,8 @@
 //!   that come on top, none stays dirty for longer than the period, as long as the origin takes what that needs.
 //! - `dirty-threshold`: near it, as much as becomes dirty. Below it less, in proportion, so that the share
 //!   settles instead of swinging about the threshold; above it more; a tenth above it, all that the origin takes.
-//! - `idle-flush`: all that the origin takes, while nobody else wants anything of it and nothing becomes dirty. So no
-//!   block goes more than once for it.
+//! - `idle-flush`: all that the origin takes, while nobody else wants anything of it and nothing becomes dirty. A
+//!   block that is written again after that goes again.
 //!
 //! Misses come first, but only as long as that rate is kept: what was granted and did not go, because the origin
 //! was busy with them, raises the number of writes that destage may have under way beside them, a few in each second,
