@@ -24,7 +24,7 @@ fn a_host_is_killed_and_starts_without_either_of_two_devices() {
         for number in (0..FILES).step_by(3) {
             write_and_sync(&mnt.join(file(number)), &pattern(FILE_BYTES, number + 100));
         }
-        let holds = |number: u64| pattern(FILE_BYTES, if number % 3 == 0 { number + 100 } else { number });
+        let holds = |number: u64| pattern(FILE_BYTES, if number.is_multiple_of(3) { number + 100 } else { number });
         assert_eq!(pond.status()["dirty_bytes"], FILES * FILE_BYTES as u64, "the origin has nothing");
         assert_eq!(pool_status(&pond)["exposed_bytes"], 0, "each has its copy once it is synced");
 
