@@ -93,7 +93,10 @@ impl World {
     fn may_cost(&self, device: usize) -> bool {
         let Some(core) = self.core.as_ref().filter(|_| self.losses.mirrors) else { return true };
         let members = core.members();
-        let in_use = members.iter().filter(|member| member.state == MemberState::InUse).count();
+        // The pool may not have noticed the first loss yet.
+        let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.losses.lost == Some(Lost::Device(other)));
+        let in_use = (0..).map(MemberId).zip(&members);
+        let in_use = in_use.filter(|(id, member)| member.state == MemberState::InUse && !is_lost(*id)).count();
         let of = |member: &MemberId| members.get(usize::from(member.0));
         in_use < 3 || self.flash.member_of(device).as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
     }
