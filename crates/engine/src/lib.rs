@@ -81,8 +81,8 @@ pub use effect::{Effect, Outcome, Room, Space, Ticket};
 pub use engine::{Engine, Holding, MemberShown, fits_together};
 pub use headpond_base::{Class, Compression, Redundancy};
 pub use headpond_log::{
-    Device, FlashRead, LeftBehind, LeftError, LeftWrite, Mutation, Present, SecondTail, TailSlots, heal_superblock,
-    left_by, newest_superblock,
+    Device, FlashRead, LastAcknowledged, LeftBehind, LeftError, LeftWrite, Mutation, Present, SecondTail, TailSlots,
+    heal_superblock, left_by, newest_superblock,
 };
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
 pub use keep::blocks_kept_by;

@@ -45,7 +45,7 @@ pub use open_segments::FillPolicy;
 pub use record::{DataRecord, Placed, PlacedPacked};
 pub use rows::{ChosenRow, ReadFrom};
 pub use scan::{Scanned, scan, scan_members};
-pub use second_tail::{LeftBehind, LeftError, LeftWrite, SecondTail, TailSlots, left_by};
+pub use second_tail::{LastAcknowledged, LeftBehind, LeftError, LeftWrite, SecondTail, TailSlots, left_by};
 pub use segments::rows::RowId;
 pub use segments::{Segment, Segments};
 pub use start::{LogIo, LogStart, WriteId};

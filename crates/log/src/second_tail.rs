@@ -37,6 +37,7 @@
 //!
 //! The price: a few stores and a fence for each batch, and a second copy of each entry, 40 bytes for a block.
 
+mod acknowledged;
 mod left;
 mod rows;
 
@@ -50,6 +51,7 @@ use crate::buffers::Buffers;
 use crate::mutation::Mutation;
 use crate::open::OpenBatch;
 use crate::start::WriteId;
+pub use acknowledged::LastAcknowledged;
 pub use left::{LeftBehind, LeftError, LeftWrite, left_by};
 pub use rows::TailSlots;
 use rows::{LAYOUT, NUMBER, RowState, TITLE_WORDS, facts_of, state_word};
@@ -74,12 +76,17 @@ pub struct SecondTail {
     under_way: BTreeMap<WriteId, Buf>,
     /// Batches that found no slot, until they are written.
     uncovered: BTreeSet<WriteId>,
+    /// The last host batch of which this log has published something, or had to write it first.
+    last: Option<LastAcknowledged>,
+    /// What the title names.
+    acknowledged: Option<LastAcknowledged>,
     mutation: Option<Mutation>,
     before_store: Option<Box<dyn Fn() + Send>>,
 }
 
 impl SecondTail {
-    /// Takes memory into use. What an earlier process left in it must be durable on flash: its rows are freed.
+    /// Takes memory into use. What an earlier process left in it must be durable on flash: its rows are freed. The title
+    /// goes on to name the last batch that was acknowledged, until this log publishes one.
     ///
     /// `memory` is what [`TailSlots::split`] made.
     ///
@@ -89,18 +96,21 @@ impl SecondTail {
     pub fn new(words: &'static [AtomicU64], slots: TailSlots, memory: Vec<&'static mut [u8]>) -> Self {
         assert!(words.len() >= slots.words(), "{slots:?} need {} words, here are {}", slots.words(), words.len());
         assert!(slots.are(&memory), "the memory is not {slots:?}");
-        let tail = Self {
+        let mut tail = Self {
             words,
             slots: memory.len(),
             lender: Lender::new(memory),
             open: None,
             under_way: BTreeMap::new(),
             uncovered: BTreeSet::new(),
+            last: None,
+            acknowledged: None,
             mutation: None,
             before_store: None,
         };
         (0..tail.slots).for_each(|slot| tail.free(slot));
         tail.store(1, slots.number());
+        tail.acknowledged = LastAcknowledged::in_title(words);
         // The title counts once the layout is there.
         tail.store(0, LAYOUT);
         tail
@@ -114,6 +124,12 @@ impl SecondTail {
 
     pub(crate) fn with_bug(self, mutation: Option<Mutation>) -> Self {
         Self { mutation, ..self }
+    }
+
+    /// The last host batch that a process before this one acknowledged. The log that this tail is given to must have it.
+    #[must_use]
+    pub const fn last_acknowledged(&self) -> Option<LastAcknowledged> {
+        self.acknowledged
     }
 
     /// The lender of the slots.
@@ -149,6 +165,7 @@ impl SecondTail {
     pub(crate) fn publish(&mut self, batch: &OpenBatch, places: &[Address], head: &BatchHead) {
         if let Some(slot) = batch.slot().filter(|_| !batch.entries.is_empty()) {
             self.show(slot, places, head, filling(batch));
+            self.reach(places, head);
         }
     }
 
@@ -166,11 +183,13 @@ impl SecondTail {
     pub(crate) fn closed(&mut self, id: WriteId, places: &[Address], head: &BatchHead, data: &Buf) {
         let Some(slot) = data.slot() else {
             self.uncovered.insert(id);
+            self.reach(places, head);
             return;
         };
         #[allow(clippy::cast_possible_truncation)] // a batch is bounded
         let blocks = (data.len() / BLOCK) as u32;
         self.show(slot, places, head, RowState::Closed { blocks });
+        self.reach(places, head);
         self.open = None;
         self.under_way.insert(id, data.clone());
         if Mutation::FreeSlotEarly.is_planted(self.mutation) {
@@ -185,10 +204,30 @@ impl SecondTail {
 
     /// Flash has completed a write.
     pub(crate) fn wrote(&mut self, id: WriteId) {
-        self.uncovered.remove(&id);
+        if self.uncovered.remove(&id) {
+            self.note_acknowledged();
+        }
         if let Some(slot) = self.under_way.get(&id).and_then(Buf::slot) {
             self.free(slot);
             self.under_way.remove(&id);
+        }
+    }
+
+    /// The log is published up to this batch. One without a place is of a pool that takes no writes any more.
+    fn reach(&mut self, places: &[Address], head: &BatchHead) {
+        if !places.is_empty() {
+            self.last = Some(LastAcknowledged { pool: head.pool, number: head.number });
+            self.note_acknowledged();
+        }
+    }
+
+    /// Names the last batch in the title as soon as something of it may be answered. Its row is there by then, or flash
+    /// has it.
+    fn note_acknowledged(&mut self) {
+        let due = self.last.filter(|_| self.covers_all()).filter(|last| self.acknowledged != Some(*last));
+        if let Some(last) = due {
+            last.follow(self.acknowledged, |word, value| self.store(word, value));
+            self.acknowledged = Some(last);
         }
     }
 
@@ -242,5 +281,96 @@ const fn filling(batch: &OpenBatch) -> RowState {
 impl std::fmt::Debug for SecondTail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SecondTail({} slots, {} batches under way)", self.slots, self.under_way.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use headpond_base::{Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream};
+
+    use super::*;
+
+    const SLOTS: TailSlots = TailSlots { usual: 1, largest: 0 };
+
+    fn head(number: u64) -> BatchHead {
+        BatchHead {
+            pool: PoolId([7; 16]),
+            epoch: Epoch(1),
+            segment: SegmentId(3),
+            generation: Generation(4),
+            stream: Stream::Host,
+            number: BatchNumber(number),
+            previous_host: BatchNumber(0),
+            owner: OwnerNumber(0),
+            synced_through: BatchNumber(0),
+            synced_host: BatchNumber(0),
+            payload_blocks: 0,
+        }
+    }
+
+    fn words() -> &'static [AtomicU64] {
+        (0..SLOTS.words()).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak()
+    }
+
+    fn tail(words: &'static [AtomicU64]) -> SecondTail {
+        let room = vec![0; SLOTS.bytes() + BLOCK].leak();
+        let skip = room.as_ptr().align_offset(BLOCK);
+        SecondTail::new(words, SLOTS, SLOTS.split(&mut room[skip..]))
+    }
+
+    #[test]
+    fn between_two_stores_a_row_names_no_place_that_the_batch_never_had() {
+        let at = |member, block: u64| Address { member: MemberId(member), offset: block * BLOCK as u64 };
+        let (one, other) = (at(0, 5), at(1, 9));
+        for left in [one, other] {
+            let words = words();
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let see = seen.clone();
+            let mut tail = tail(words).watched(Box::new(move || {
+                let facts = std::array::from_fn(|fact| words[rows::fact_at(0, fact)].load(Ordering::Relaxed));
+                see.lock().expect("one thread").extend(rows::head_of(&facts).map(|(places, _)| places));
+            }));
+            let filling = |units| RowState::Filling { entry_bytes: 40, units };
+            tail.show(0, &[one, other], &head(8), filling(8));
+            seen.lock().expect("one thread").clear();
+            tail.show(0, &[left], &head(8), filling(16));
+            let seen = seen.lock().expect("one thread");
+            assert!(!seen.is_empty() && seen.iter().flatten().all(|place| [one, other].contains(place)), "{seen:?}");
+            assert_eq!(seen.last(), Some(&vec![left]), "before the state is stored");
+        }
+    }
+
+    #[test]
+    fn the_last_batch_that_was_acknowledged_is_named_once_all_before_it_survive() {
+        let words = words();
+        let named = |tail: &SecondTail| tail.last_acknowledged().map(|last| last.number.0);
+        let mut first = tail(words);
+        assert_eq!(named(&first), None);
+        let place = [Address { member: MemberId(0), offset: 0 }];
+        first.reach(&place, &head(3));
+        assert_eq!(named(&first), Some(3));
+        first.waits_for(WriteId(1));
+        first.reach(&place, &head(4));
+        first.reach(&[], &head(5));
+        assert_eq!(named(&first), Some(3), "a batch before it is in no slot; one without a place is nowhere");
+        first.wrote(WriteId(1));
+        assert_eq!(named(&first), Some(4));
+        // A successor that publishes nothing leaves it for the next.
+        assert_eq!(named(&tail(words)), Some(4));
+        let last = tail(words).last_acknowledged().expect("it is named");
+        assert!(last.is_lost_in(PoolId([7; 16]), BatchNumber(3)) && !last.is_lost_in(PoolId([7; 16]), BatchNumber(4)));
+        assert!(!last.is_lost_in(PoolId([8; 16]), BatchNumber(3)), "another pool");
+        // The number of one pool never stands beside the id of another.
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let see = seen.clone();
+        let mut other = tail(words).watched(Box::new(move || {
+            see.lock().expect("one thread").push(LastAcknowledged::in_title(words));
+        }));
+        other.reach(&place, &BatchHead { pool: PoolId([8; 16]), ..head(2) });
+        let seen = seen.lock().expect("one thread");
+        assert_eq!(seen[..], [Some(last), None, None, None]);
+        assert_eq!(LastAcknowledged::in_title(words).map(|last| (last.pool.0[0], last.number.0)), Some((8, 2)));
     }
 }

@@ -9,14 +9,16 @@
 //! - A member that the pool went on without is not believed: not beside the others, and not by itself.
 //! - After a crash the list of members is the old one or the new one, and a change that was answered is in it.
 
-use headpond_base::{BufMut, MemberId};
+use headpond_base::{BatchNumber, BufMut, MemberId};
 use headpond_engine::{MembersChange, Request, heal_superblock};
 use headpond_format::{Address, Member, MemberName, MemberState};
 use headpond_timed::Rng;
 
 use crate::devices::{AsIs, Device, Health};
 use crate::flash::{Layout, WriteFate};
+use crate::outliving::OutlivingMemory;
 use crate::roster::Change;
+use crate::scenario::POOL;
 use crate::sim::{Asked, Sim};
 use crate::under_test::{Refusal, Restored};
 use crate::world::Lost;
@@ -279,10 +281,19 @@ impl Sim<'_> {
         result.and_then(|found| self.judged(found)).ok()
     }
 
-    /// The pool, if it is the one that the origin waits for.
-    pub(crate) fn judged(&self, found: Box<dyn Restored>) -> Result<Box<dyn Restored>, Refusal> {
-        let judged = if self.options.members { self.world.marker.judge(&*found) } else { Ok(()) };
-        judged.map(|()| found).map_err(Refusal)
+    /// The pool, if it is the one that the origin waits for, and has what the last process acknowledged.
+    pub(crate) fn judged(&mut self, found: Box<dyn Restored>) -> Result<Box<dyn Restored>, Refusal> {
+        if self.options.members {
+            self.world.marker.judge(&*found).map_err(Refusal)?;
+        }
+        let acknowledged = self.world.outliving.as_mut().map(OutlivingMemory::last_acknowledged).transpose();
+        let ends = BatchNumber(found.last_host_batch());
+        match acknowledged.map_err(Refusal)?.flatten() {
+            Some(last) if last.is_lost_in(POOL, ends) => {
+                Err(Refusal(format!("{last:?} is lost: the log ends at {ends:?}")))
+            }
+            _ => Ok(found),
+        }
     }
 
     /// What a start found of the members.

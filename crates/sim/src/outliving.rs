@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::Lender;
-use headpond_engine::{Effect, LeftBehind, LeftError, SecondTail, TailSlots, left_by};
+use headpond_engine::{Effect, LastAcknowledged, LeftBehind, LeftError, SecondTail, TailSlots, left_by};
 
 /// What unwinds out of an engine whose process dies.
 pub(crate) struct Killed;
@@ -88,6 +88,11 @@ impl OutlivingMemory {
             self.memory = lender.take_back().ok_or("the engine is gone, and a slot of the second tail is in use")?;
         }
         Ok(())
+    }
+
+    /// The last host batch that an engine acknowledged.
+    pub(crate) fn last_acknowledged(&mut self) -> Result<Option<LastAcknowledged>, String> {
+        self.left().map(|left| left.last_acknowledged)
     }
 
     /// What the engine that is gone left.

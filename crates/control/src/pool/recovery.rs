@@ -185,6 +185,7 @@ pub(crate) fn make_ready(
     check_size(flash, &recovered, plan)?;
     check_reserve(flash, &recovered, plan)?;
     if let Some(tail) = tail {
+        has_what_was_acknowledged(&recovered, &tail)?;
         recovered.survive_in(tail);
     }
     // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
@@ -238,6 +239,24 @@ pub(crate) fn make_ready(
     // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
     Ok(Ready { recovered, pool, key, mode, members_generation, files, known, kept_times, claim, owner, notes })
+}
+
+/// Refuses a pool without the last writes that the worker before this one acknowledged: a device that alone had them is
+/// missing. No later sync would say that they are lost.
+fn has_what_was_acknowledged(recovered: &Recovered, tail: &SecondTail) -> Result<(), Refusal> {
+    let (pool, ends) = (recovered.superblock().pool, recovered.last_host_batch());
+    let Some(last) = tail.last_acknowledged().filter(|last| last.is_lost_in(pool, ends)) else { return Ok(()) };
+    let missing: Vec<String> = recovered.missing().iter().map(|member| member.0.to_string()).collect();
+    let missing = if missing.is_empty() { "none".to_owned() } else { missing.join(", ") };
+    Err(Refusal::Failed {
+        doing: "take over from the last worker".to_owned(),
+        error: std::io::Error::other(format!(
+            "the pool ends at batch {}, and the last worker had acknowledged batch {}. A device that has it is missing (missing \
+             members: {missing}). Bring it back. To go on without these writes, as after a power failure, unmount and mount \
+             again",
+            ends.0, last.number.0
+        )),
+    })
 }
 
 /// The generation of a pool's list of members. 0 for a pool that has had one device only.

@@ -11,6 +11,7 @@ use headpond_format::{
     Address, BATCH_PAYLOAD_BLOCKS_MAX, BLOCK_UNITS, BatchHead, Entry, Superblock, UNIT, decode_batch, encode_batch,
 };
 
+use super::acknowledged::LastAcknowledged;
 use super::rows::{self, FACTS, LAYOUT, RowState, TailSlots, head_of, state_of};
 use crate::open::HEAD_BYTES;
 
@@ -36,6 +37,8 @@ pub struct LeftBehind {
     pub writes: Vec<LeftWrite>,
     /// Rows that make no sense. A process that dies leaves none.
     pub unreadable: usize,
+    /// The last host batch that was acknowledged, whether it is here or was written.
+    pub last_acknowledged: Option<LastAcknowledged>,
 }
 
 impl LeftBehind {
@@ -77,7 +80,7 @@ pub fn left_by(words: &[AtomicU64], slots: &[impl AsRef<[u8]>]) -> Result<LeftBe
     let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Acquire));
     let (layout, found) = (word(0), TailSlots::from_number(word(1)));
     match layout {
-        0 => return Ok(LeftBehind { writes: Vec::new(), unreadable: 0 }),
+        0 => return Ok(LeftBehind { writes: Vec::new(), unreadable: 0, last_acknowledged: None }),
         LAYOUT => {}
         found => return Err(LeftError::Layout { found }),
     }
@@ -104,7 +107,7 @@ pub fn left_by(words: &[AtomicU64], slots: &[impl AsRef<[u8]>]) -> Result<LeftBe
     }
     let mut writes: Vec<LeftWrite> = writes.into_values().collect();
     writes.sort_by_key(|write| write.number);
-    Ok(LeftBehind { writes, unreadable })
+    Ok(LeftBehind { writes, unreadable, last_acknowledged: LastAcknowledged::in_title(words) })
 }
 
 /// The batch in a slot, with its head.

@@ -2,21 +2,25 @@
 //!
 //! ```text
 //!  title: 16 words   0 layout   1 slots (usual in the upper half, largest in the lower)
+//!    2-4 the last acknowledged batch (`acknowledged.rs`)
 //!  then a row of 16 words for each slot:
-//!    0 state   1 member   2 offset   3-4 pool   5 epoch   6 segment   7 generation   8 number   9 previous_host
-//!   10 owner  11 synced_through  12 synced_host  13 offset of the copy
+//!    0 state   1 place   2 place of the copy   3-4 pool   5 epoch   6 segment   7 generation   8 number
+//!    9 previous_host   10 owner   11 synced_through   12 synced_host
 //! ```
 //!
-//! The word `member` has the member of the copy plus 1 in its upper half, or 0 there. A state is `kind` in its upper byte. Free: 0. Filling: 1, bytes of entries in bits 32 to 55, units of payload below.
-//! Closed: 2, blocks of the batch in the lower half.
+//! A place is one word, the member's number plus 1 above 48 bits of its block, so that no store leaves half of one. 0 is
+//! no place. A state is `kind` in its upper byte. Free: 0. Filling: 1, bytes of entries in bits 32 to 55, units of
+//! payload below. Closed: 2, blocks of the batch in the lower half.
 
-use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream};
+use headpond_base::{
+    BLOCK, BLOCK_U64, BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream,
+};
 use headpond_format::{Address, BATCH_PAYLOAD_BLOCKS_MAX, BatchHead};
 
 use crate::open::BUFFER_BLOCKS;
 
 /// The layout of words and slots. A program that does not know it must leave them alone.
-pub(super) const LAYOUT: u64 = u64::from_be_bytes(*b"HPtail\0\x02");
+pub(super) const LAYOUT: u64 = u64::from_be_bytes(*b"HPtail\0\x03");
 
 /// Words before the first row.
 pub(super) const TITLE_WORDS: usize = 16;
@@ -25,7 +29,7 @@ pub(super) const TITLE_WORDS: usize = 16;
 pub(super) const ROW_WORDS: usize = 16;
 
 /// Facts of a row: its words without the state.
-pub(super) const FACTS: usize = 13;
+pub(super) const FACTS: usize = 12;
 
 /// The fact that is the batch's number.
 pub(super) const NUMBER: usize = 7;
@@ -151,15 +155,12 @@ pub(super) const fn fact_at(slot: usize, fact: usize) -> usize {
 
 /// What a row says of a batch besides its state.
 pub(super) fn facts_of(places: &[Address], head: &BatchHead) -> [u64; FACTS] {
-    let pool = u128::from_le_bytes(head.pool.0);
-    #[allow(clippy::cast_possible_truncation)] // the two halves
-    let (pool_low, pool_high) = (pool as u64, (pool >> 64) as u64);
+    let [pool_low, pool_high] = pool_words(head.pool);
     // A batch of a pool that takes no writes any more has no place, and is not covered.
-    let at = places.first().copied().unwrap_or(NOWHERE);
-    let copy = places.get(1);
+    let place = |which: usize| places.get(which).map_or(0, place_word);
     [
-        u64::from(at.member.0) | copy.map_or(0, |copy| u64::from(copy.member.0) + 1) << 32,
-        at.offset,
+        place(0),
+        place(1),
         pool_low,
         pool_high,
         head.epoch.0,
@@ -170,29 +171,45 @@ pub(super) fn facts_of(places: &[Address], head: &BatchHead) -> [u64; FACTS] {
         head.owner.0,
         head.synced_through.0,
         head.synced_host.0,
-        copy.map_or(0, |copy| copy.offset),
     ]
 }
 
-/// No place: no write begins inside a block.
-const NOWHERE: Address = Address { member: MemberId(0), offset: 1 };
+/// Bits of a place's word that name its block.
+const BLOCK_BITS: u32 = 48;
+
+const fn place_word(at: &Address) -> u64 {
+    ((at.member.0 as u64 + 1) << BLOCK_BITS) | (at.offset / BLOCK_U64)
+}
+
+/// The place that a word names, if it names one.
+fn place_of(word: u64) -> Option<Address> {
+    let member = (word >> BLOCK_BITS).checked_sub(1)?;
+    let block = word & ((1 << BLOCK_BITS) - 1);
+    Some(Address { member: MemberId(member.try_into().ok()?), offset: block * BLOCK_U64 })
+}
+
+/// A pool's id as two words, the first eight bytes first.
+pub(super) fn pool_words(pool: PoolId) -> [u64; 2] {
+    let id = u128::from_le_bytes(pool.0);
+    #[allow(clippy::cast_possible_truncation)] // the two halves
+    [id as u64, (id >> 64) as u64]
+}
+
+/// The pool that two words name.
+pub(super) fn pool_of([low, high]: [u64; 2]) -> PoolId {
+    PoolId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+}
 
 /// The places and the head that facts say, if they say some. A batch of the host stream without payload.
 pub(super) fn head_of(facts: &[u64; FACTS]) -> Option<(Vec<Address>, BatchHead)> {
-    let [members, offset, low, high, epoch, segment, generation, number, previous_host, owner, through, host, copy] =
-        *facts;
-    let block = BLOCK as u64;
-    let place = |member: u64, offset: u64| {
-        let sensible = offset.is_multiple_of(block) && offset < u64::MAX / 2;
-        let member = MemberId(member.try_into().ok()?);
-        sensible.then_some(Address { member, offset })
-    };
-    let mut places = vec![place(members & u64::from(u32::MAX), offset)?];
-    if let Some(member) = (members >> 32).checked_sub(1) {
-        places.push(place(member, copy)?);
+    let [at, copy, low, high, epoch, segment, generation, number, previous_host, owner, through, host] = *facts;
+    let mut places = vec![place_of(at)?];
+    // While a lost copy is struck, one place is named twice.
+    if copy != 0 && copy != at {
+        places.push(place_of(copy)?);
     }
     let head = BatchHead {
-        pool: PoolId((u128::from(high) << 64 | u128::from(low)).to_le_bytes()),
+        pool: pool_of([low, high]),
         epoch: Epoch(epoch),
         segment: SegmentId(segment.try_into().ok()?),
         generation: Generation(generation),
@@ -231,9 +248,10 @@ mod tests {
         for places in [&[at][..], &[at, copy]] {
             assert_eq!(head_of(&facts_of(places, &head)), Some((places.to_vec(), head)));
         }
-        let mut facts = facts_of(&[at], &head);
-        facts[1] += 1;
-        assert_eq!(head_of(&facts), None, "no write begins inside a block");
+        let mut facts = facts_of(&[copy, at], &head);
+        facts[0] = facts_of(&[at], &head)[0];
+        assert_eq!(head_of(&facts), Some((vec![at], head)), "a place that is named twice is one");
+        assert_eq!(head_of(&facts_of(&[], &head)), None, "a batch without a place");
     }
 
     #[test]
