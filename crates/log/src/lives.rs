@@ -1,8 +1,9 @@
 //! The present life of each segment, and the slots that have its bytes: by the heads in all slots, and by the
 //! checkpoint.
 //!
-//! A slot belongs to the newest life that left traces in it since the checkpoint; else to whom the checkpoint says. So
-//! a segment that lost a slot to another was released, and is free: both slots of a mirrored one are released at once.
+//! A slot belongs to the newest life that left traces in it since the checkpoint; else to the segment that was opened
+//! since and is at home in it, if its copy left traces; else to whom the checkpoint says. So a segment that lost a slot to
+//! another was released, and is free: both slots of a mirrored one are released at once.
 //!
 //! Nothing is looked for on a member that is not here. A segment that has no slot left on any other keeps its life, and
 //! has no keeper: what the map says of it decides whether the pool can be used.
@@ -118,7 +119,9 @@ pub(crate) fn find_lives(
                     Some(Layout::Mirror([_, copy])) => addresses.at_home(*copy),
                     _ => None,
                 };
-                let was_released = home_is_taken.is_some() || copy.is_some_and(|slot| taken_by(slot).is_some());
+                // A segment is opened in its home as well. If that has no head after a crash, its copy tells of the new life.
+                let is_another = |slot: SegmentId| taken_by(slot).is_some() || newest[slot.0 as usize].is_some();
+                let was_released = home_is_taken.is_some() || copy.is_some_and(is_another);
                 let (home, copy) = (is_here(id), copy.filter(|slot| is_here(*slot)));
                 if was_released { free } else { Life { state: SegmentState::Sealed, home, copy, ..free } }
             }
