@@ -310,6 +310,10 @@ impl UnderTest for Fake {
         0
     }
 
+    fn host_copies(&self) -> u8 {
+        1
+    }
+
     fn scrub_lost_blocks(&self) -> u64 {
         0
     }

@@ -29,6 +29,8 @@ pub(crate) trait UnderTest {
     fn members(&self) -> Vec<MemberNow>;
     /// Dirty blocks that fewer members have than they should.
     fn exposed_blocks(&self) -> u64;
+    /// On how many members a start after a crash expects each host batch.
+    fn host_copies(&self) -> u8;
     /// Dirty blocks that the last scrub, or the one that goes on, found on no member.
     fn scrub_lost_blocks(&self) -> u64;
     /// All its counters, as text.
@@ -162,6 +164,10 @@ impl UnderTest for Engine {
 
     fn exposed_blocks(&self) -> u64 {
         Self::exposed_blocks(self)
+    }
+
+    fn host_copies(&self) -> u8 {
+        Self::host_copies(self)
     }
 
     fn scrub_lost_blocks(&self) -> u64 {

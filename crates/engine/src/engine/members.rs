@@ -403,6 +403,13 @@ impl Engine {
         blocks.max(u64::from(!is_known || !log.is_double()))
     }
 
+    /// On how many members a start after a crash expects each host batch, 1 or 2. With 1 it is refused while a member is
+    /// missing, whatever that one has.
+    #[must_use]
+    pub fn host_copies(&self) -> u8 {
+        self.checkpoints.host_copies()
+    }
+
     /// All members that the pool has had.
     #[must_use]
     pub fn members(&self) -> Vec<MemberShown> {

@@ -8,6 +8,7 @@ use headpond_format::MemberState;
 
 use super::World;
 use crate::scenario::Scenario;
+use crate::under_test::UnderTest;
 
 /// The one device of a pool that mirrors whose reads fail and whose bits rot.
 const FRAIL: usize = 0;
@@ -89,9 +90,10 @@ impl World {
 
     /// Whether the loss of this member may cost dirty data, though the pool has not made up for another loss. It must
     /// not, if all dirty blocks are elsewhere and two members are left. Without copies there are entries of one member
-    /// alone: a new size is one, and has no block.
+    /// alone: a new size is one, and has no block. A start after a crash cannot know whether the missing one had some.
     fn may_cost(&self, device: usize) -> bool {
-        let Some(core) = self.core.as_ref().filter(|_| self.losses.mirrors) else { return true };
+        let mirrors = |core: &&Box<dyn UnderTest>| self.losses.mirrors && core.host_copies() > 1;
+        let Some(core) = self.core.as_ref().filter(mirrors) else { return true };
         let members = core.members();
         // The pool may not have noticed the first loss yet.
         let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.losses.lost == Some(Lost::Device(other)));
