@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::fio::Target as On;
-use super::fuse_alone::FuseAlone;
+use super::fuse_alone::{self, FuseAlone};
 use super::nbdkit::Nbdkit;
 use super::plan::{DATA, Plan, READS};
 use super::side::{Rounds, Side};
@@ -47,7 +47,7 @@ pub fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
         let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take(&work)).collect();
         lines.extend(taken.iter().map(|rounds| rounds.ratio("of raw", &bare, of_raw)));
         if !empty.is_empty() {
-            lines.extend(fuse_alone(&bare, empty));
+            lines.extend(fuse_alone::and_then("depth 1", &bare, empty));
         }
         lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
         for rounds in &taken {
@@ -59,13 +59,4 @@ pub fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
         lines.push(Line::ratio(&work, "times nbdkit out of memory", bare, peer, of_nbdkit).only_told());
     }
     Ok(lines)
-}
-
-/// What FUSE alone costs, and what that leaves: one read of the raw file after one way through FUSE.
-fn fuse_alone(bare: &[f64], empty: Vec<f64>) -> [Line; 2] {
-    let both = bare.iter().zip(&empty).map(|(bare, empty)| 1.0 / (1.0 / bare + 1.0 / empty)).collect();
-    [
-        Line::ratio("FUSE alone, answered from memory, depth 1", "of raw", empty, bare.to_vec(), 1.0).only_told(),
-        Line::ratio("FUSE alone and then the raw flash, depth 1", "of raw", both, bare.to_vec(), 1.0).only_told(),
-    ]
 }

@@ -16,6 +16,7 @@ use super::counting::counting;
 use super::devices::devices;
 use super::engine::{EngineLoad, Filled};
 use super::fio::{self, Target as On};
+use super::fuse_alone::{self, FuseAlone};
 use super::lives::lives;
 use super::packed::packed;
 use super::plan::{DATA, Plan, READS, forget};
@@ -151,6 +152,7 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
     let mut lines = Vec::new();
     for (size, block) in APPENDED {
         let (mut in_place, mut growing, mut fio) = (Vec::new(), Vec::new(), Vec::new());
+        let mut empty = Vec::new();
         for _ in 0..plan.rounds {
             // Each log is made anew, so that each append makes it longer.
             let _ = std::fs::remove_file(&raw_log);
@@ -162,11 +164,15 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
                 side.run(plan, &[&APPENDS, &[block, "--file_append=1"]])?;
             }
             growing.push(plan.fio(&On::File(&raw_log), &[&APPENDS, &[block, "--file_append=1"]])?.rate);
+            // Serves only while it is measured: it takes a processor for itself.
+            let alone = FuseAlone::start(&plan.path("fuse-alone.mount"))?;
+            empty.push(plan.fio(&On::File(&alone.file()), &[&APPENDS, &[block]])?.rate);
         }
         std::fs::remove_file(&raw_log)?;
         let work = format!("mount, {size} append and fdatasync");
         let taken: Vec<Rounds> = sides.iter_mut().map(|side| side.take(&work)).collect();
         lines.extend(taken.iter().map(|rounds| rounds.ratio("of raw, written in place", &in_place, APPENDS_OF_RAW.0)));
+        lines.extend(fuse_alone::and_then(&format!("{size} written and fdatasync"), &in_place, empty));
         lines.extend(taken.iter().map(|rounds| rounds.ratio("of a raw file that grows", &growing, 0.5).only_told()));
         lines.extend(taken.iter().map(|rounds| rounds.processor(&fio)));
     }
