@@ -376,15 +376,15 @@ impl Segments {
     }
 
     /// Segments that could still be opened or full after the loss of any one member. Members with copies only count where
-    /// no other is left.
+    /// no other is left. A member that is set aside counts: a loss takes it back.
     #[must_use]
     pub fn without_any_one(&self) -> usize {
         let members = || (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0);
         let without = |lost: MemberId| {
-            let left = || members().map(|(member, _)| member).filter(move |member| *member != lost);
-            let only_copies = left().all(|member| self.has_copies_only(member));
-            let counts = left().filter(|member| only_copies || !self.has_copies_only(*member));
-            counts.map(|member| self.taken_slots(member) as usize).sum()
+            let left = || members().filter(move |(member, _)| *member != lost);
+            let only_copies = left().all(|(member, _)| self.has_copies_only(member));
+            let counts = left().filter(|(member, _)| only_copies || !self.has_copies_only(*member));
+            counts.map(|(_, slots)| *slots as usize).sum()
         };
         members().map(|(member, _)| without(member)).min().unwrap_or(0)
     }
@@ -613,6 +613,24 @@ mod tests {
         segments.lose(MemberId(0));
         assert_eq!((segments.usable(), segments.pairs()), (slots, 0));
         assert_eq!(segments.take_free().map(|id| at(&segments, id)), Some(copy));
+    }
+
+    #[test]
+    fn a_member_that_is_set_aside_is_room_for_the_loss_of_another() {
+        let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
+        let own = geometry.member(MemberName([5; 16]));
+        let (list, other) = Members::first(own).with(Member { name: MemberName([6; 16]), ..own }).unwrap();
+        let geometry = Geometry { segments: 2 * own.slots, ..geometry };
+        let addresses = Addresses::of_empty(geometry, &list).unwrap();
+        let table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); geometry.segments as usize];
+        let mut segments =
+            Segments::new(addresses, table, Vec::new(), &[(MemberId(0), own.slots), (other, own.slots)], &[]);
+        let slots = own.slots as usize;
+        segments.set_aside(Some(other));
+        assert_eq!((segments.usable(), segments.without_any_one()), (slots, slots));
+        segments.set_aside(None);
+        segments.lose(MemberId(0));
+        assert_eq!(segments.usable(), slots);
     }
 
     #[test]

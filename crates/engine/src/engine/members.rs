@@ -54,11 +54,13 @@ pub struct MemberShown {
 impl Engine {
     /// A member refused a write or a sync.
     pub(crate) fn member_refused(&mut self, member: MemberId, errno: Errno) {
+        if self.store.takes_writes() && self.store.log().works(member) {
+            // Those that are left may need the one that was set aside: with it the pool may have room to go on.
+            self.take_laggard_back();
+        }
         self.store.refused(member, errno);
         let untold = Mutation::LossUntold.is_planted(self.config.mutation);
         if self.store.takes_writes() && !self.store.log().works(member) && !untold {
-            // Those that are left may need the one that was set aside.
-            self.take_laggard_back();
             self.membership.lose(member);
         }
     }
