@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, SegmentId, Sequence, Stream};
 use headpond_format::BLOCK_UNITS;
-use headpond_log::{DataRecord, Log};
+use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
 
 use crate::destage::Destage;
@@ -44,6 +44,8 @@ struct Victim {
     pieces: Option<Vec<Piece>>,
     /// Pieces with dirty or pinned blocks, for which there was no room.
     held: Vec<Piece>,
+    /// Live, dirty and kept blocks of the segment when its held pieces were last looked at.
+    looked_at: (u32, u32, u32),
     under_way: u32,
     /// Blocks of the reads under way.
     reading: u32,
@@ -185,6 +187,7 @@ impl Reclaiming<'_> {
         self.reclaim.blanks_left = BLANKS_AT_ONCE;
         let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
         for victim in victims {
+            self.look_again_at_held(victim);
             self.empty_on(victim);
         }
         self.let_go_of_pins();
@@ -305,6 +308,20 @@ impl Reclaiming<'_> {
     /// Blocks of a record that move at once, at most, if it is not packed.
     fn moved_at_once(&self) -> u32 {
         if self.store.log().restores_copies() { Log::RESTORED_BLOCKS } else { u32::MAX }
+    }
+
+    /// Held pieces have their turn again once some block of their segment was made clean, or is elsewhere: to drop that
+    /// needs no room, and room may never come otherwise.
+    fn look_again_at_held(&mut self, segment: SegmentId) {
+        let Segment { live, dirty, kept, .. } = *self.store.log().segments().get(segment);
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+        if victim.held.is_empty() || victim.looked_at == (live, dirty, kept) {
+            return;
+        }
+        victim.looked_at = (live, dirty, kept);
+        if let Some(pieces) = &mut victim.pieces {
+            pieces.append(&mut victim.held);
+        }
     }
 
     /// Moves on with emptying a segment.
