@@ -165,6 +165,7 @@ impl Sim<'_> {
         if self.world.injected.any_rot > 0 || std::mem::take(&mut self.world.unsaid) {
             self.damaged = true;
         }
+        self.note_past_pool();
         self.outlives(cut.is_some());
         self.world.losses.was_covered = self.world.is_covered();
         self.world.lose_daemon(cut, origin_falls);

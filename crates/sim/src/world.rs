@@ -5,6 +5,7 @@
 //! to one place at once, no origin write that runs out of space it could have reserved) are checked here.
 
 mod losses;
+pub(crate) mod past_pool;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,6 +17,7 @@ use headpond_timed::{Rng, mix};
 
 use self::losses::Losses;
 pub(crate) use self::losses::Lost;
+use self::past_pool::WentPast;
 use crate::above::{Above, let_go};
 use crate::changed_range::changed_range;
 use crate::devices::Devices;
@@ -95,6 +97,8 @@ pub(crate) struct World {
     /// Whether the request that was submitted last is part of a stream that passes by the pool; `None` if that shows
     /// only later, once the engine takes requests.
     pub(crate) passes_by: Option<bool>,
+    /// Changes that the engine began at the origin itself since somebody looked.
+    pub(crate) went_past: Vec<WentPast>,
     flying: BTreeMap<(Nanos, u64), Flying>,
     flash_delay: u64,
     origin_delay: u64,
@@ -140,6 +144,7 @@ impl World {
             opening: BTreeMap::new(),
             above: None,
             passes_by: None,
+            went_past: Vec::new(),
             flying: BTreeMap::new(),
             flash_delay: scenario.flash_delay,
             origin_delay: scenario.origin_delay,
@@ -179,6 +184,7 @@ impl World {
             let_go: Vec::new(),
             opening: BTreeMap::new(),
             above: None,
+            went_past: Vec::new(),
             flying: self.flying.clone(),
             ..*self
         }
@@ -322,6 +328,7 @@ impl World {
         if let Effect::MembersChanged { generation, .. } = effect {
             self.list_is_told(generation);
         }
+        self.note_past_pool(&effect);
         self.check_order_of_origin(&effect)?;
         let most = if member.is_some() { self.flash_delay } else { self.origin_delay };
         let mut delay = 1000 + self.rng.below(most);

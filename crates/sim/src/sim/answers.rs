@@ -18,6 +18,7 @@ use crate::roster::Change;
 impl Sim<'_> {
     /// Checks the answers.
     pub(crate) fn answers(&mut self) -> Result<(), String> {
+        self.note_past_pool();
         while let Some((id, reply)) = self.world.replies.pop_front() {
             self.world.trace(|| format!("reply {id:?} {}", short_reply(&reply)));
             let Some(asked) = self.requests.remove(&id) else {
@@ -30,6 +31,22 @@ impl Sim<'_> {
             self.answer(id, asked.clone(), reply).map_err(|why| format!("{asked:?}: {why}"))?;
         }
         Ok(())
+    }
+
+    /// Changes under way that went to the origin past the pool have the origin's promises. In write-back a quota sends
+    /// them there where only destage meets it; without one none may go there but as `Sim::is_strict` says.
+    pub(crate) fn note_past_pool(&mut self) {
+        let went_past = std::mem::take(&mut self.world.went_past);
+        if self.scenario.quota_blocks.is_none() || self.world.origin.kind() == SpaceKind::Keeps {
+            return;
+        }
+        for asked in self.requests.values() {
+            if let Asked::Change { file, id, .. } = asked
+                && went_past.iter().any(|past| past.file == *file && past.is_of(self.model.change(*id)))
+            {
+                self.model.make_loose(*id);
+            }
+        }
     }
 
     /// Whether a member is in use no more.
