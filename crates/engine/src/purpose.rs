@@ -46,6 +46,38 @@ impl Purpose {
     }
 }
 
+/// Which of its tries a read of a block is at. The second goes elsewhere than the first, if the block lies in two places.
+///
+/// A loss changes which place comes first. So after one it begins anew: else both tries might go to the member that was
+/// lost meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attempt {
+    again: bool,
+    /// Losses before it.
+    losses: u32,
+}
+
+impl Attempt {
+    /// The first, after so many losses of members.
+    pub(crate) const fn first(losses: u32) -> Self {
+        Self { again: false, losses }
+    }
+
+    /// The one after this one has failed, if there is to be one.
+    pub(crate) fn next(self, losses: u32) -> Option<Self> {
+        if self.losses < losses {
+            Some(Self::first(losses))
+        } else {
+            (!self.again).then_some(Self { again: true, losses })
+        }
+    }
+
+    /// Whether it is the second.
+    pub(crate) const fn is_again(self) -> bool {
+        self.again
+    }
+}
+
 /// A read of what the map has, for a request.
 pub(crate) struct GatherRead {
     pub(crate) op: OpId,
@@ -55,7 +87,7 @@ pub(crate) struct GatherRead {
     pub(crate) slots: Vec<Slot>,
     /// Where among the request's blocks the bytes go.
     pub(crate) out_at: usize,
-    pub(crate) retried: bool,
+    pub(crate) attempt: Attempt,
     /// It is the origin that is read.
     pub(crate) at_origin: bool,
     pub(crate) since: Nanos,
@@ -106,7 +138,7 @@ pub(crate) struct Reading {
     pub(crate) run: usize,
     pub(crate) from: usize,
     pub(crate) count: usize,
-    pub(crate) again: bool,
+    pub(crate) attempt: Attempt,
 }
 
 /// A read of what lies in a gap between runs.
@@ -123,7 +155,7 @@ pub(crate) enum ReclaimEffect {
     /// The end of a segment, in search of its footer.
     Footer { segment: SegmentId, len: usize },
     /// Blocks that move on.
-    Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
+    Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, attempt: Attempt },
 }
 
 /// What a scrub waits for, of its visit with this number.
@@ -162,4 +194,18 @@ pub(crate) enum RowEffect {
     Written,
     /// All of the row is durable.
     Synced,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_tried_twice_and_begins_anew_after_a_loss() {
+        let first = Attempt::first(0);
+        let second = first.next(0).unwrap();
+        assert!(!first.is_again() && second.is_again());
+        assert_eq!(second.next(0), None);
+        assert_eq!((first.next(1), second.next(1)), (Some(Attempt::first(1)), Some(Attempt::first(1))));
+    }
 }

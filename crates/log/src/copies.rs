@@ -153,6 +153,12 @@ impl Log {
         self.health.works(member)
     }
 
+    /// How many members were lost so far: from one loss to the next, a read has the same places in the same order.
+    #[must_use]
+    pub const fn losses(&self) -> u32 {
+        self.health.losses()
+    }
+
     /// Where a read of this location should go, the `attempt`-th, from 0. `None`: no further place is worth a try.
     ///
     /// A place on a member that works comes first. Of two, each has its turn, so that both members share the reads. What

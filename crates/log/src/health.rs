@@ -31,12 +31,14 @@ pub(crate) struct Health {
     members: Vec<(MemberId, State)>,
     /// No member has a batch that counts. Kept because each request asks several times.
     failed: bool,
+    /// How often a member that worked refused something.
+    losses: u32,
 }
 
 impl Health {
     /// All members work.
     pub(crate) fn new(members: &[MemberId]) -> Self {
-        Self { members: members.iter().map(|member| (*member, State::Works)).collect(), failed: false }
+        Self { members: members.iter().map(|member| (*member, State::Works)).collect(), failed: false, losses: 0 }
     }
 
     /// Whether the pool takes writes. Once it does not, it takes none until the next start.
@@ -52,6 +54,11 @@ impl Health {
     /// Whether a member refused nothing.
     pub(crate) fn works(&self, member: MemberId) -> bool {
         self.members.iter().any(|(id, state)| *id == member && *state == State::Works)
+    }
+
+    /// How many losses there were.
+    pub(crate) const fn losses(&self) -> u32 {
+        self.losses
     }
 
     /// The members that refused nothing.
@@ -81,6 +88,7 @@ impl Health {
         let is_gone = matches!(errno, Errno::NODEV | Errno::NXIO);
         let now = if is_gone { State::Gone } else { State::RefusesWrites };
         let worked = self.works(member);
+        self.losses += u32::from(worked);
         for (_, state) in self.members.iter_mut().filter(|(id, _)| *id == member) {
             *state = now.max(*state);
         }

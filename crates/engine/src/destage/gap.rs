@@ -106,7 +106,13 @@ impl Destaging<'_> {
             job.groups[index].reading += 1;
             let stretch = Stretch::of(&slots);
             let filling = Filling { group: index, first, blocks: slots.len() as u64, slots };
-            self.store.read_flash(self.outbox, stretch, false, Purpose::Destage(JobEffect::Fill { job: id, filling }));
+            let attempt = self.store.first_attempt();
+            self.store.read_flash(
+                self.outbox,
+                stretch,
+                attempt,
+                Purpose::Destage(JobEffect::Fill { job: id, filling }),
+            );
         }
         if let Some((first, to)) = missing {
             job.groups[index].reading += 1;

@@ -46,7 +46,8 @@ impl Destaging<'_> {
             }
             run.reading += 1;
             job.reading += count;
-            self.read_blocks(id, run, Reading { run: index, from, count, again: false });
+            let attempt = self.store.first_attempt();
+            self.read_blocks(id, run, Reading { run: index, from, count, attempt });
             from += count;
         }
     }
@@ -56,14 +57,14 @@ impl Destaging<'_> {
         self.store.read_flash(
             self.outbox,
             Stretch::of(&run.slots[reading.from..reading.from + reading.count]),
-            reading.again,
+            reading.attempt,
             purpose,
         );
     }
 
     /// A read of a run's blocks came back.
     pub(super) fn run_read(&mut self, id: JobId, job: &mut Job, reading: Reading, outcome: Outcome) {
-        let Reading { run: index, from, count, again } = reading;
+        let Reading { run: index, from, count, attempt } = reading;
         let run = &mut job.runs[index];
         let first = run.first.plus(from as u64);
         let found = self.store.flash_was_read(job.object, first, &run.slots[from..from + count], &outcome);
@@ -74,8 +75,8 @@ impl Destaging<'_> {
         } else if self.run_moved(job.object, &job.runs[index], reading) {
             // Reclaim took it elsewhere meanwhile; the next round finds it there.
             job.leave_run(index);
-        } else if !again {
-            return self.read_blocks(id, &job.runs[index], Reading { again: true, ..reading });
+        } else if let Some(attempt) = self.store.next_attempt(attempt) {
+            return self.read_blocks(id, &job.runs[index], Reading { attempt, ..reading });
         } else {
             // Wrong bytes must not reach the origin. It stays dirty, and reads of it fail.
             job.runs[index].unreadable = true;

@@ -93,7 +93,7 @@ impl Gathering<'_> {
                         first: block,
                         slots,
                         out_at,
-                        retried: false,
+                        attempt: self.store.first_attempt(),
                         at_origin,
                         since,
                     });
@@ -162,7 +162,7 @@ impl Gathering<'_> {
                 len,
             });
         }
-        self.store.read_flash(self.outbox, Stretch::of(&read.slots), read.retried, Purpose::Gather(read));
+        self.store.read_flash(self.outbox, Stretch::of(&read.slots), read.attempt, Purpose::Gather(read));
     }
 
     /// A read from flash came back.
@@ -177,9 +177,15 @@ impl Gathering<'_> {
         let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
-        if !all_good && !read.retried && !moved && self.store.log().place_to_read(read.slots[0].location, 1).is_some() {
+        let next = self.store.next_attempt(read.attempt).filter(|next| {
+            self.store.log().place_to_read(read.slots[0].location, usize::from(next.is_again())).is_some()
+        });
+        if !all_good
+            && !moved
+            && let Some(next) = next
+        {
             // A transfer may go wrong once; flash that has rotted stays so.
-            read.retried = true;
+            read.attempt = next;
             return self.gather_read(read);
         }
         if self.requests.get(read.op).is_none() {
@@ -257,8 +263,8 @@ impl Gathering<'_> {
         op.parts += 1;
         let out_at = read.out_at + index;
         let (op, object, first, slots, since) = (read.op, read.object, block, vec![slot], self.now);
-        let (retried, at_origin) = (false, false);
-        self.gather_read(GatherRead { op, object, first, slots, out_at, retried, at_origin, since });
+        let (attempt, at_origin) = (self.store.first_attempt(), false);
+        self.gather_read(GatherRead { op, object, first, slots, out_at, attempt, at_origin, since });
     }
 
     /// Whether a block that was not good may be so where it was not looked for: another place, for each
@@ -267,8 +273,8 @@ impl Gathering<'_> {
         let place = |attempt| self.store.log().place_to_read(read.slots[0].location, attempt);
         match (place(0), place(1)) {
             (_, None) => false,
-            (first, second) if first != second => !read.retried || read.slots.len() > 1,
-            _ => !read.retried,
+            (first, second) if first != second => !read.attempt.is_again() || read.slots.len() > 1,
+            _ => !read.attempt.is_again(),
         }
     }
 

@@ -31,7 +31,7 @@ use crate::effect::Outcome;
 use crate::keep::{Keep, Keeping};
 use crate::outbox::Outbox;
 use crate::piece::{Form, Piece};
-use crate::purpose::{Purpose, ReclaimEffect};
+use crate::purpose::{Attempt, Purpose, ReclaimEffect};
 use crate::stats::Stats;
 use crate::store::{Contents, FOOTER_GUESS, MOVE_RESERVE, ReadBack, Store, Stretch};
 use gain::Gain;
@@ -282,13 +282,17 @@ impl Reclaiming<'_> {
                     victim.pieces = Some(pieces);
                 }
             }
-            ReclaimEffect::Move { segment, piece, slots, again } => {
+            ReclaimEffect::Move { segment, piece, slots, attempt } => {
                 let found = self.store.flash_was_read(piece.object, piece.first, &slots, &outcome);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                     victim.reading -= piece.count;
                 }
-                self.move_on(segment, piece, &slots, &found, again);
+                let next = if found.all_good() { None } else { self.store.next_attempt(attempt) };
+                match next {
+                    Some(next) => self.read_piece(segment, piece, slots, next),
+                    None => self.move_on(segment, piece, &slots, &found),
+                }
             }
         }
     }
@@ -410,28 +414,25 @@ impl Reclaiming<'_> {
             let count = u32::try_from(run.len()).expect("a record is bounded");
             let piece = piece.part(run_from, count);
             if piece.form == Form::Blank {
-                self.move_on(segment, piece, &run, &ReadBack::of_blanks(run.len()), false);
+                self.move_on(segment, piece, &run, &ReadBack::of_blanks(run.len()));
             } else {
-                self.read_piece(segment, piece, run, false);
+                self.read_piece(segment, piece, run, self.store.first_attempt());
             }
         }
     }
 
-    fn read_piece(&mut self, segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool) {
+    fn read_piece(&mut self, segment: SegmentId, piece: Piece, slots: Vec<Slot>, attempt: Attempt) {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
             victim.reading += piece.count;
         }
         let stretch = Stretch::of(&slots);
-        let effect = ReclaimEffect::Move { segment, piece, slots, again };
-        self.store.read_flash(self.outbox, stretch, again, Purpose::Reclaim(effect));
+        let effect = ReclaimEffect::Move { segment, piece, slots, attempt };
+        self.store.read_flash(self.outbox, stretch, attempt, Purpose::Reclaim(effect));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.
-    fn move_on(&mut self, segment: SegmentId, piece: Piece, slots: &[Slot], found: &ReadBack, again: bool) {
-        if !found.all_good() && !again {
-            return self.read_piece(segment, piece, slots.to_vec(), true);
-        }
+    fn move_on(&mut self, segment: SegmentId, piece: Piece, slots: &[Slot], found: &ReadBack) {
         let mut index = 0;
         while index < slots.len() {
             let block = piece.first.plus(index as u64);

@@ -15,7 +15,7 @@ use headpond_map::{PackedPlace, Slot};
 
 use crate::effect::Outcome;
 use crate::outbox::Outbox;
-use crate::purpose::Purpose;
+use crate::purpose::{Attempt, Purpose};
 use crate::store::Store;
 use crate::store::contents::End;
 
@@ -53,11 +53,21 @@ fn record_run(slots: &[Slot]) -> usize {
 }
 
 impl Store {
-    /// Starts to read blocks that lie behind each other. `again`: elsewhere than the last time, if they lie in two places.
-    pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, again: bool, purpose: Purpose) {
+    /// The first attempt at a read that begins now.
+    pub(crate) const fn first_attempt(&self) -> Attempt {
+        Attempt::first(self.log.losses())
+    }
+
+    /// The attempt after one that has failed, if there is to be one.
+    pub(crate) fn next_attempt(&self, attempt: Attempt) -> Option<Attempt> {
+        attempt.next(self.log.losses())
+    }
+
+    /// Starts to read blocks that lie behind each other.
+    pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, attempt: Attempt, purpose: Purpose) {
         let segment = self.segment_of(stretch.from());
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let from = self.log.address_to_read(stretch.from(), usize::from(again));
+        let from = self.log.address_to_read(stretch.from(), usize::from(attempt.is_again()));
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
         outbox.read_flash(purpose, &from, len);
     }
