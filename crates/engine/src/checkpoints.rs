@@ -287,7 +287,8 @@ impl Checkpoints {
         // wanted, reclaim empties more.
         let rows = segments.rows_for_checkpoint() > 0
             && (of.empties || of.store.is_nearly_short() || of.store.free_soon() >= of.free_wanted);
-        long || (waited_for || rows) && (of.empties || of.store.log().free_segments() < of.free_wanted)
+        let needed = of.empties || log.free_segments() < of.free_wanted || log.lacks_room_for_a_loss(false);
+        long || (waited_for || rows) && needed
     }
 
     /// Whether a superblock says that each host batch has two copies, or is about to.

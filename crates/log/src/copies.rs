@@ -21,6 +21,10 @@ impl Log {
     /// A pool that can open no more segments than this, or pairs of them, has no room for data beside its reserves.
     pub const SEGMENTS_LEAST: usize = 12;
 
+    /// A loss must leave so many segments that can be opened: it seals what is open, so one takes the next entries, and
+    /// another those until a checkpoint has freed more.
+    pub const LEFT_BY_A_LOSS: usize = 2;
+
     /// Sets how many members have each host batch, from the next segment on.
     pub fn set_redundancy(&mut self, redundancy: Redundancy) {
         if self.redundancy != redundancy {
@@ -75,7 +79,18 @@ impl Log {
         let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
         self.segments.without_any_one() >= Self::SEGMENTS_LEAST
+            && self.segments.free_without_any_one(false) >= Self::LEFT_BY_A_LOSS
             && self.open_of(Stream::Host).chain(unsynced).all(|id| self.copies_that_work(id) > 1)
+    }
+
+    /// Whether more segments must become free so that the loss of any member leaves some that can be opened. With copies
+    /// apart all that are free may be on one member. `soon`: those that wait for a checkpoint count.
+    #[must_use]
+    pub fn lacks_room_for_a_loss(&self, soon: bool) -> bool {
+        self.mirrors()
+            && self.segments.copies_apart()
+            && self.segments.without_any_one() >= Self::SEGMENTS_LEAST
+            && self.segments.free_without_any_one(soon) < Self::LEFT_BY_A_LOSS
     }
 
     /// Whether host segments get a copy.
@@ -215,7 +230,8 @@ impl Log {
             return;
         }
         self.segments.lose(member);
-        if self.segments.usable() < Self::SEGMENTS_LEAST {
+        // What is open is sealed: with no other segment the next entry would have no place.
+        if self.segments.usable() < Self::SEGMENTS_LEAST || !self.segments.can_open() {
             self.health.fail();
             return;
         }

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use headpond_base::{Generation, Location, MemberId, SegmentId, Sequence, Stream};
 use headpond_format::{Address, Addresses, Layout, Member, SegmentRow, SegmentState};
+use smallvec::SmallVec;
 
 use self::rows::{RowId, Rows};
 use crate::lives::FoundRow;
@@ -379,14 +380,39 @@ impl Segments {
     /// no other is left. A member that is set aside counts: a loss takes it back.
     #[must_use]
     pub fn without_any_one(&self) -> usize {
-        let members = || (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0);
+        self.least_left(|member| self.open_slots[usize::from(member.0)] as usize)
+    }
+
+    /// Segments that can be opened now, of those; `soon`: with those that wait to be free.
+    pub(crate) fn free_without_any_one(&self, soon: bool) -> usize {
+        self.least_left(|member| {
+            let closed = self.closed[usize::from(member.0)].len();
+            let waits = |(id, _): &&(SegmentId, Sequence)| {
+                self.addresses.home(*id).member == member && !self.is_kept_by_row(*id)
+            };
+            let waiting = if soon { self.waiting.iter().filter(waits).count() } else { 0 };
+            self.free_on(member) + closed + waiting
+        })
+    }
+
+    /// What is left of these counts, of all members that take new segments, without the one whose loss leaves least.
+    fn least_left(&self, count: impl Fn(MemberId) -> usize) -> usize {
+        let open = (0..).map(MemberId).zip(&self.open_slots).filter(|(_, slots)| **slots > 0);
+        let members: SmallVec<[MemberId; 8]> = open.map(|(member, _)| member).collect();
         let without = |lost: MemberId| {
-            let left = || members().filter(move |(member, _)| *member != lost);
-            let only_copies = left().all(|(member, _)| self.has_copies_only(member));
-            let counts = left().filter(|(member, _)| only_copies || !self.has_copies_only(*member));
-            counts.map(|(_, slots)| *slots as usize).sum()
+            let left = || members.iter().copied().filter(move |member| *member != lost);
+            let only_copies = left().all(|member| self.has_copies_only(member));
+            left().filter(|member| only_copies || !self.has_copies_only(*member)).map(&count).sum()
         };
-        members().map(|(member, _)| without(member)).min().unwrap_or(0)
+        members.iter().map(|member| without(*member)).min().unwrap_or(0)
+    }
+
+    /// Whether any segment can be opened.
+    pub(crate) fn can_open(&self) -> bool {
+        let any = |free: &[VecDeque<SegmentId>]| {
+            free.iter().zip(&self.copies_only).any(|(free, only)| !*only && !free.is_empty())
+        };
+        any(&self.free) || any(&self.closed)
     }
 
     /// Whether a member takes new segments.
@@ -394,13 +420,17 @@ impl Segments {
         self.open_slots.get(usize::from(member.0)).is_some_and(|slots| *slots > 0)
     }
 
-    /// Whether a segment, or its row, has a place on a member that has fewer free ones than another: emptying it makes
-    /// for pairs.
+    /// Whether a segment, or its row, has a place on a member that has fewer free ones than another of its kind: emptying
+    /// it makes for pairs, or for what the loss of the other leaves.
     #[must_use]
     pub fn is_on_a_scarce_member(&self, id: SegmentId) -> bool {
-        let most = self.free.iter().map(VecDeque::len).max().unwrap_or(0);
+        let is_scarce = |member: MemberId| {
+            let only = self.has_copies_only(member);
+            let alike = self.free.iter().zip(&self.copies_only).filter(|(_, other)| **other == only);
+            alike.map(|(free, _)| free.len()).max().is_some_and(|most| self.free_on(member) < most)
+        };
         let rest = self.row_without(id).into_iter().flatten();
-        self.keepers(id).chain(rest).any(|keeper| self.free_on(self.addresses.home(keeper).member) < most)
+        self.keepers(id).chain(rest).any(|keeper| is_scarce(self.addresses.home(keeper).member))
     }
 
     /// One segment.
@@ -613,6 +643,31 @@ mod tests {
         segments.lose(MemberId(0));
         assert_eq!((segments.usable(), segments.pairs()), (slots, 0));
         assert_eq!(segments.take_free().map(|id| at(&segments, id)), Some(copy));
+    }
+
+    #[test]
+    fn segments_that_are_free_on_one_member_alone_are_none_after_its_loss() {
+        let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
+        let own = geometry.member(MemberName([5; 16]));
+        let (list, other) = Members::first(own).with(Member { name: MemberName([6; 16]), ..own }).unwrap();
+        let copies = Member { name: MemberName([7; 16]), copies_only: true, ..own };
+        let (list, copy) = list.with(copies).unwrap();
+        let geometry = Geometry { segments: 3 * own.slots, ..geometry };
+        let addresses = Addresses::of_empty(geometry, &list).unwrap();
+        let mut table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); geometry.segments as usize];
+        for index in (0..geometry.segments).filter(|id| addresses.home(SegmentId(*id)).member == other) {
+            table[index as usize] = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
+        }
+        let all = [(MemberId(0), own.slots), (other, own.slots), (copy, own.slots)];
+        let mut segments = Segments::new(addresses, table, Vec::new(), &all, &[copy]);
+        assert!(segments.free_pairs() > 0, "there is room for more");
+        let full = segments.iter().find(|(_, segment)| segment.state == SegmentState::Sealed).unwrap().0;
+        assert!(segments.is_on_a_scarce_member(full));
+        assert_eq!((segments.free_without_any_one(false), segments.free_without_any_one(true)), (0, 0));
+        segments.empty(full, Sequence(1));
+        assert_eq!((segments.free_without_any_one(false), segments.free_without_any_one(true)), (0, 1));
+        segments.lose(MemberId(0));
+        assert!(!segments.can_open());
     }
 
     #[test]

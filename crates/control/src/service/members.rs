@@ -504,7 +504,7 @@ impl PoolMembers {
     /// Takes a member out at once, without emptying it. On return it can be pulled.
     ///
     /// # Errors
-    /// Why it stays; [`Errno::AGAIN`] while some dirty data has one copy.
+    /// Why it stays; [`Errno::AGAIN`] while some dirty data has one copy, or the others have no room for what comes next.
     pub(crate) fn take_offline(&self, member: MemberId) -> Result<(), Errno> {
         let path = self.devices.path_of(member);
         self.offline().insert(member);
@@ -736,7 +736,9 @@ pub(crate) fn refused(errno: Errno) -> String {
         Errno::BUSY => "another change of the pool's devices is under way. To see it: headpond pool status".to_owned(),
         Errno::NOSPC => "the pool has no room for that: the other devices could not take what is dirty".to_owned(),
         Errno::AGAIN => {
-            "some dirty data has one copy at the moment. Wait until it has two: headpond pool wait".to_owned()
+            "some dirty data has one copy at the moment, or the other devices have no room for what comes next. Wait until \
+             that is over: headpond pool wait"
+                .to_owned()
         }
         Errno::INVAL => "the pool cannot do without it, or cannot use it".to_owned(),
         Errno::CANCELED => "it was taken back".to_owned(),

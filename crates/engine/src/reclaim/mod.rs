@@ -160,7 +160,10 @@ impl Reclaiming<'_> {
         let weak = self.has_weak();
         let restores = weak && !self.wants_segments();
         self.store.restore_copies(restores);
-        while !self.ending && self.reclaim.victims.len() < most && (weak || self.wants_segments()) {
+        while !self.ending
+            && self.reclaim.victims.len() < most
+            && (weak || self.wants_segments() || self.makes_room_for_a_loss())
+        {
             let Some(Choice { segment: victim, packs }) = self.choose_victim() else {
                 if !self.wants_segments() {
                     break;
@@ -228,6 +231,11 @@ impl Reclaiming<'_> {
         soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
     }
 
+    /// Whether one is emptied where few are free, because the loss of the others would leave too few.
+    fn makes_room_for_a_loss(&self) -> bool {
+        self.reclaim.victims.is_empty() && self.store.log().lacks_room_for_a_loss(true)
+    }
+
     /// Whether some segment is weak: its dirty blocks lack a copy, or its member is to go.
     fn has_weak(&mut self) -> bool {
         if !self.store.log().may_have_weak() {
@@ -250,8 +258,9 @@ impl Reclaiming<'_> {
         let (replay_from, begun) = self.replay_from;
         self.store.release_segments(self.outbox, replay_from, begun);
         let segments = self.store.log().segments();
-        let needed =
-            segments.waiting() > 0 && (self.empties || self.store.log().free_segments() < self.store.free_wanted());
+        let log = self.store.log();
+        let is_short = log.free_segments() < self.store.free_wanted() || log.lacks_room_for_a_loss(false);
+        let needed = segments.waiting() > 0 && (self.empties || is_short);
         if needed && self.store.log().durable().next() < self.store.log().next_sequence() {
             self.store.want_sync();
         }

@@ -158,9 +158,13 @@ impl Reclaiming<'_> {
                 (segment.generation, dirty, kept, id)
             })
             .collect();
-        if self.store.log().mirrors() && self.store.log().free_segments() < self.store.free_wanted() {
+        let log = self.store.log();
+        let lacks_pairs = log.mirrors() && log.free_segments() < self.store.free_wanted();
+        let mut for_a_loss = self.makes_room_for_a_loss();
+        if lacks_pairs || for_a_loss {
             let segments = self.store.log().segments();
             let scarce: Vec<_> = full.iter().copied().filter(|(.., id)| segments.is_on_a_scarce_member(*id)).collect();
+            for_a_loss &= !scarce.is_empty();
             if !scarce.is_empty() {
                 full = scarce;
             }
@@ -176,7 +180,9 @@ impl Reclaiming<'_> {
             return Some(Choice::dropping(*id));
         }
         if !self.wants_segments() {
-            return None;
+            // There is room for what moves, but not there.
+            let least = full.iter().filter(|_| for_a_loss).min_by_key(|(_, dirty, kept, _)| dirty + kept);
+            return least.map(|(.., id)| Choice::dropping(*id));
         }
         if self.store.is_short_of_segments() {
             // Only what needs no room itself; rather what nobody keeps.
