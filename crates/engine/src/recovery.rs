@@ -163,13 +163,16 @@ pub fn recover_mutated(
     replayed(scan(flash, device_bytes, mutation)?, Vec::new())
 }
 
-/// Reads a pool from those of its members that are here. `mutation` is a planted bug, for tests of the tests.
+/// Reads a pool from those of its members that are here, without those that are [doubted](Present::doubt) if the others
+/// suffice. `mutation` is a planted bug, for tests of the tests.
 ///
 /// # Errors
 /// [`RecoverError`]. [`ScanError::MissingMember`] if one that is not here may have what no other has.
 pub fn recover_members(present: &mut Present<'_>, mutation: Option<Mutation>) -> Result<Recovered, RecoverError> {
-    let missing = present.missing();
-    replayed(scan_members(present, mutation)?, missing)
+    present.sure_ones_first(|present| {
+        let missing = present.missing();
+        replayed(scan_members(present, mutation)?, missing)
+    })
 }
 
 /// The state of the pool after what the log says.

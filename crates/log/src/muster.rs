@@ -4,6 +4,7 @@
 //! - The superblock with the largest epoch, then counter, counts. Its list says who is a member.
 //! - A device that this list calls gone, or whose name it lacks, is old: nothing is read from it.
 //! - Two devices that were used without each other are never both believed.
+//! - What a device shows and does not make durable is not relied on while the other members suffice.
 
 use std::collections::BTreeSet;
 
@@ -27,12 +28,21 @@ pub struct Device<'a> {
 /// The members of a pool that are present.
 pub struct Present<'a> {
     devices: Vec<Device<'a>>,
+    /// The superblock of each device that could be read.
+    found: Vec<Option<Superblock>>,
+    believed: Believed,
+    /// The devices that refused to make durable what they show.
+    doubted: BTreeSet<usize>,
+    /// The members that are here and refused to show what may lie in one of their slots.
+    unread: BTreeSet<MemberId>,
+}
+
+/// Whom the superblocks of some devices make members.
+struct Believed {
     /// The device of each member.
     of_member: Vec<Option<usize>>,
     /// The superblock that counts, as the first of its members has it.
     superblock: Superblock,
-    /// The members that are here and refused to show what may lie in one of their slots.
-    unread: BTreeSet<MemberId>,
 }
 
 impl<'a> Present<'a> {
@@ -62,74 +72,91 @@ impl<'a> Present<'a> {
                 Err(error) => return Err(error),
             });
         }
-        let newest = found.iter().flatten().max_by_key(|superblock| (superblock.epoch, superblock.counter));
-        let Some(newest) = newest.cloned() else { return Err(refusal.unwrap_or(ScanError::NotAPool)) };
-        let mut of_member = vec![None; newest.members.given()];
-        for (index, found) in found.iter().enumerate() {
-            let Some(found) = found else { continue };
-            if found.pool != newest.pool {
-                return Err(ScanError::OtherPool { device: index });
-            }
-            let own = found.members.get(found.member);
-            let listed = newest.members.get(found.member).filter(|listed| is_same(listed, own));
-            match listed {
-                Some(listed)
-                    if listed.state != MemberState::Gone || Mutation::BelieveOldMember.is_planted(mutation) =>
-                {
-                    let place = &mut of_member[usize::from(found.member.0)];
-                    if place.replace(index).is_some() {
-                        return Err(ScanError::SameMember { device: index });
-                    }
-                }
-                _ => {
-                    // Under its number the old list may have had another device.
-                    let known = found.members.get(newest.member);
-                    let newest_own = newest.members.get(newest.member);
-                    let is_known = newest_own.is_some_and(|own| is_same(own, known));
-                    if is_known && known.is_some_and(|known| known.state == MemberState::Gone) {
-                        return Err(ScanError::UsedApart { device: index });
-                    }
-                }
-            }
-        }
-        Ok(Self { devices, of_member, superblock: newest, unread: BTreeSet::new() })
+        let Some(believed) = believe(&found, mutation)? else { return Err(refusal.unwrap_or(ScanError::NotAPool)) };
+        Ok(Self { devices, found, believed, doubted: BTreeSet::new(), unread: BTreeSet::new() })
     }
 
     /// The one device of a pool whose superblock was read before.
     pub(crate) fn alone(flash: &'a mut dyn FlashRead, bytes: u64, superblock: Superblock) -> Self {
         let mut of_member = vec![None; superblock.members.given()];
         of_member[usize::from(superblock.member.0)] = Some(0);
-        Self { devices: vec![Device { flash, bytes }], of_member, superblock, unread: BTreeSet::new() }
+        let (devices, found) = (vec![Device { flash, bytes }], vec![Some(superblock.clone())]);
+        let believed = Believed { of_member, superblock };
+        Self { devices, found, believed, doubted: BTreeSet::new(), unread: BTreeSet::new() }
     }
 
     /// The superblock that counts.
     #[must_use]
     pub const fn superblock(&self) -> &Superblock {
-        &self.superblock
+        &self.believed.superblock
     }
 
     /// The member that a device is, by its place among those given. `None`: it is old, and nothing on it counts.
     #[must_use]
     pub fn member_of(&self, device: usize) -> Option<MemberId> {
-        let members = (0..).map(MemberId).zip(&self.of_member);
+        let members = (0..).map(MemberId).zip(&self.believed.of_member);
         members.filter(|(_, found)| **found == Some(device)).map(|(id, _)| id).next()
+    }
+
+    /// This device, by its place among those given, refused to make durable what it shows: that may be in its cache
+    /// alone, and be lost by then. To be said before the pool is read.
+    pub fn doubt(&mut self, device: usize) {
+        self.doubted.insert(device);
+    }
+
+    /// Reads the pool: if that is possible, as if the devices that are doubted were not here. If it is not, they are
+    /// believed after all. The pool then fails with its first sync, and what can be read of it goes to the origin.
+    ///
+    /// # Errors
+    /// Those of `read`, with all devices.
+    pub fn sure_ones_first<T>(&mut self, read: impl Fn(&mut Self) -> Result<T, ScanError>) -> Result<T, ScanError> {
+        if let Some(without) = self.without_doubted() {
+            let all = std::mem::replace(&mut self.believed, without);
+            let result = read(self);
+            if result.is_ok() {
+                return result;
+            }
+            self.believed = all;
+            self.unread.clear();
+        }
+        read(self)
+    }
+
+    /// What is believed without the devices that are doubted. `None` if there are none, if no other belongs to the pool,
+    /// or if the pool went on without those.
+    fn without_doubted(&self) -> Option<Believed> {
+        if self.doubted.is_empty() {
+            return None;
+        }
+        let places = self.found.iter().enumerate();
+        let sure: Vec<_> = places.map(|(at, found)| found.clone().filter(|_| !self.doubted.contains(&at))).collect();
+        let without = believe(&sure, None).ok().flatten()?;
+        let newest = &without.superblock;
+        let own = newest.members.get(newest.member);
+        let listed = self.believed.superblock.members.get(newest.member).filter(|listed| is_same(listed, own));
+        listed.is_some_and(|listed| listed.state != MemberState::Gone).then_some(without)
     }
 
     /// The members that are not gone, and not here.
     #[must_use]
     pub fn missing(&self) -> Vec<MemberId> {
-        let needed = self.superblock.members.iter().filter(|(_, member)| member.state != MemberState::Gone);
+        let needed = self.believed.superblock.members.iter().filter(|(_, member)| member.state != MemberState::Gone);
         needed.map(|(id, _)| id).filter(|id| !self.has(*id)).collect()
     }
 
     /// Whether a member is here.
     pub(crate) fn has(&self, member: MemberId) -> bool {
-        self.of_member.get(usize::from(member.0)).is_some_and(Option::is_some)
+        self.believed.of_member.get(usize::from(member.0)).is_some_and(Option::is_some)
     }
 
     /// The members that are here.
     pub(crate) fn members(&self) -> Vec<MemberId> {
-        (0..).map(MemberId).zip(&self.of_member).filter(|(_, found)| found.is_some()).map(|(id, _)| id).collect()
+        (0..)
+            .map(MemberId)
+            .zip(&self.believed.of_member)
+            .filter(|(_, found)| found.is_some())
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// A member did not show what may lie in one of its slots.
@@ -142,7 +169,7 @@ impl<'a> Present<'a> {
     pub(crate) fn first_unread(&self) -> Option<MemberId> {
         let first = self.unread.first().copied()?;
         let unseen = self.missing().len() + self.unread.len();
-        (unseen >= usize::from(self.superblock.host_copies)).then_some(first)
+        (unseen >= usize::from(self.believed.superblock.host_copies)).then_some(first)
     }
 
     /// Reads from a member.
@@ -150,7 +177,7 @@ impl<'a> Present<'a> {
     /// # Errors
     /// [`Errno::NODEV`] if the member is not here; else the device's error.
     pub fn read(&mut self, at: Address, len: usize) -> IoResult<Buf> {
-        let device = self.of_member.get(usize::from(at.member.0)).copied().flatten().ok_or(Errno::NODEV)?;
+        let device = self.believed.of_member.get(usize::from(at.member.0)).copied().flatten().ok_or(Errno::NODEV)?;
         self.devices[device].flash.read(at.offset, len)
     }
 
@@ -170,6 +197,39 @@ impl<'a> Present<'a> {
         let before = geometry.byte_of(geometry.first_location(segment));
         OnMember { present: self, start: addresses.of_segment(keeper), before }
     }
+}
+
+/// Finds out by their superblocks which devices are members. `None` if no device has one.
+fn believe(found: &[Option<Superblock>], mutation: Option<Mutation>) -> Result<Option<Believed>, ScanError> {
+    let newest = found.iter().flatten().max_by_key(|superblock| (superblock.epoch, superblock.counter));
+    let Some(newest) = newest.cloned() else { return Ok(None) };
+    let mut of_member = vec![None; newest.members.given()];
+    for (index, found) in found.iter().enumerate() {
+        let Some(found) = found else { continue };
+        if found.pool != newest.pool {
+            return Err(ScanError::OtherPool { device: index });
+        }
+        let own = found.members.get(found.member);
+        let listed = newest.members.get(found.member).filter(|listed| is_same(listed, own));
+        match listed {
+            Some(listed) if listed.state != MemberState::Gone || Mutation::BelieveOldMember.is_planted(mutation) => {
+                let place = &mut of_member[usize::from(found.member.0)];
+                if place.replace(index).is_some() {
+                    return Err(ScanError::SameMember { device: index });
+                }
+            }
+            _ => {
+                // Under its number the old list may have had another device.
+                let known = found.members.get(newest.member);
+                let newest_own = newest.members.get(newest.member);
+                let is_known = newest_own.is_some_and(|own| is_same(own, known));
+                if is_known && known.is_some_and(|known| known.state == MemberState::Gone) {
+                    return Err(ScanError::UsedApart { device: index });
+                }
+            }
+        }
+    }
+    Ok(Some(Believed { of_member, superblock: newest }))
 }
 
 fn is_same(listed: &Member, own: Option<&Member>) -> bool {

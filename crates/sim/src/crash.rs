@@ -340,7 +340,7 @@ impl Sim<'_> {
         };
         if self.options.members {
             self.meet_members(&*restored)?;
-            self.harden_members()?;
+            self.heal_members()?;
             self.world.marker.begin(&mut *restored);
         }
         if let Some(outliving) = &mut self.world.outliving {
@@ -427,12 +427,15 @@ impl Sim<'_> {
     /// Reads the pool, now and then twice: recovery changes nothing and finds the same each time.
     fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
         let here = self.world.flash.here();
+        if self.options.members {
+            self.world.flash.sync_before_start(&here, &mut self.deaths);
+        }
         let mutation = self.options.mutation;
         let per_mille = self.world.faults.recovery_read;
         if per_mille > 0 {
             let rng = Rng::new(self.world.rng.next());
             let mut readers = self.readers(&here, rng, per_mille);
-            let result = self.maker.recover(given(&mut readers), mutation);
+            let result = self.maker.recover(given(&mut readers), &self.world.flash.refusing(&here), mutation);
             let failed = readers.iter().map(|reader| reader.failed).sum::<u64>();
             self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
             let excused = self.world.losses.uncovered && !self.world.flash.missing().is_empty();
@@ -470,7 +473,8 @@ impl Sim<'_> {
 
     /// Reads the pool on these devices.
     pub(crate) fn recover_from(&self, devices: &[usize]) -> Result<Box<dyn Restored>, Refusal> {
-        self.maker.recover(given(&mut self.readers(devices, Rng::new(0), 0)), self.options.mutation)
+        let refusing = self.world.flash.refusing(devices);
+        self.maker.recover(given(&mut self.readers(devices, Rng::new(0), 0)), &refusing, self.options.mutation)
     }
 
     /// The same, and one of them vanishes after so many reads. Returns whether it came to that.
@@ -484,7 +488,8 @@ impl Sim<'_> {
         for (_, reader) in devices.iter().zip(&mut readers).filter(|(device, _)| **device == vanishing) {
             reader.lasts = reads;
         }
-        let result = self.maker.recover(given(&mut readers), self.options.mutation);
+        let refusing = self.world.flash.refusing(devices);
+        let result = self.maker.recover(given(&mut readers), &refusing, self.options.mutation);
         (readers.iter().any(|reader| reader.lasts == 0), result)
     }
 

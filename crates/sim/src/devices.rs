@@ -119,6 +119,25 @@ impl Devices {
         (0..self.all.len()).filter(|index| !self.all[*index].is_away() && says(&self.all[*index])).collect()
     }
 
+    /// As control does before it reads the pool: each device that a start is given is synced. One that refuses it loses
+    /// some of what its cache alone has.
+    pub(crate) fn sync_before_start(&mut self, here: &[usize], rng: &mut Rng) {
+        const TICKET: u64 = u64::MAX;
+        for index in here {
+            let device = &mut self.all[*index];
+            device.flash.start_sync(TICKET);
+            match device.refuses(true) {
+                Some(_) => device.flash.fail_sync(TICKET, rng),
+                None => device.flash.finish_sync(TICKET),
+            }
+        }
+    }
+
+    /// Those of these devices, by their places, that refused that.
+    pub(crate) fn refusing(&self, given: &[usize]) -> Vec<usize> {
+        (0..given.len()).filter(|place| self.all[given[*place]].refuses(true).is_some()).collect()
+    }
+
     /// The devices that are away, and might come back.
     pub(crate) fn missing(&self) -> Vec<usize> {
         (0..self.all.len()).filter(|index| self.all[*index].is_away() && !self.all[*index].taken_out).collect()

@@ -407,7 +407,12 @@ impl Maker for FakeMaker {
         Ok(Vec::new())
     }
 
-    fn recover(&self, _devices: Vec<Device<'_>>, _mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
+    fn recover(
+        &self,
+        _devices: Vec<Device<'_>>,
+        _refused: &[usize],
+        _mutation: Option<Mutation>,
+    ) -> Result<Box<dyn Restored>, Refusal> {
         Ok(Box::new(FakeRestored(self.0)))
     }
 }

@@ -334,9 +334,8 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// As control does before it notes a use beside the origin: what the start found is durable, and each member has two
-    /// superblocks. Else the origin could wait for the claim of a use before, which only the cache of a device has.
-    pub(crate) fn harden_members(&mut self) -> Result<(), String> {
+    /// As control does before it notes a use beside the origin: each member has two superblocks.
+    pub(crate) fn heal_members(&mut self) -> Result<(), String> {
         const TICKET: u64 = u64::MAX;
         for member in self.world.flash.members() {
             let device = self.world.flash.of(member)?;
@@ -344,11 +343,11 @@ impl Sim<'_> {
             if let Some((offset, bytes)) = healed {
                 let at = Address { member, offset };
                 self.world.flash.start_write(at, TICKET, BufMut::copy_of(&bytes).freeze())?;
+                // One that fails now fails the engine's first sync, too.
                 let _ = self.world.flash.finish_write(member, TICKET, WriteFate::Done, &mut self.deaths)?;
+                self.world.flash.start_sync(member, TICKET)?;
+                let _ = self.world.flash.finish_sync(member, TICKET, false, &mut self.deaths)?;
             }
-            self.world.flash.start_sync(member, TICKET)?;
-            // One that fails now fails the engine's first sync, too.
-            let _ = self.world.flash.finish_sync(member, TICKET, false, &mut self.deaths)?;
         }
         Ok(())
     }

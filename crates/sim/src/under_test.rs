@@ -105,7 +105,13 @@ pub(crate) struct Refusal(pub(crate) String);
 /// Makes engines.
 pub(crate) trait Maker: Sync {
     fn format(&self, scenario: &Scenario, mode: CacheMode) -> Result<Vec<(Address, Buf)>, String>;
-    fn recover(&self, devices: Vec<Device<'_>>, mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal>;
+    /// Reads the pool. These devices, by their places, have refused a sync.
+    fn recover(
+        &self,
+        devices: Vec<Device<'_>>,
+        refused: &[usize],
+        mutation: Option<Mutation>,
+    ) -> Result<Box<dyn Restored>, Refusal>;
 }
 
 /// Makes the real thing.
@@ -293,12 +299,18 @@ impl Maker for Real {
         Ok(format_members(POOL, &members, scenario.geometry, None, mode))
     }
 
-    fn recover(&self, devices: Vec<Device<'_>>, mutation: Option<Mutation>) -> Result<Box<dyn Restored>, Refusal> {
+    fn recover(
+        &self,
+        devices: Vec<Device<'_>>,
+        refused: &[usize],
+        mutation: Option<Mutation>,
+    ) -> Result<Box<dyn Restored>, Refusal> {
         let count = devices.len();
-        let refused = |error: RecoverError| Refusal(format!("{error:?}"));
-        let mut present = Present::muster_mutated(devices, mutation).map_err(refused)?;
+        let why = |error: RecoverError| Refusal(format!("{error:?}"));
+        let mut present = Present::muster_mutated(devices, mutation).map_err(why)?;
+        refused.iter().for_each(|device| present.doubt(*device));
+        let recovered = recover_members(&mut present, mutation).map_err(why)?;
         let places = (0..count).map(|device| present.member_of(device)).collect();
-        let recovered = recover_members(&mut present, mutation).map_err(refused)?;
         Ok(Box::new(Found { recovered, places }))
     }
 }

@@ -150,10 +150,10 @@ impl<'a> FoundPool<'a> {
         let mut lease = None;
         if let Some(asked) = plan.lease.as_ref().filter(|_| !plan.format) {
             // What a worker before this one wrote may be in a device's memory alone: the registry must not know of a list
-            // of members that a start after a power cut does not find.
-            flash.sync()?;
+            // of members that a start after a power cut does not find. A device that refuses a sync tells nothing here.
+            let newest = flash.newest_durable()?;
             // Before anything is changed, and before a long recovery.
-            if let Some(newest) = flash.newest() {
+            if let Some(newest) = newest {
                 let owner = plan.owner.unwrap_or(newest.owner.0);
                 let tenure = Tenure { pool: newest.pool, owner, members: known_members(&newest) };
                 lease = Some(KeptLease::take(asked, tenure, &deposed, left.is_some(), waiting)?);

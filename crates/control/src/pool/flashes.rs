@@ -113,21 +113,28 @@ impl HeldFlashes {
         Ok(Self { inherited: true, ..Self::of(held.collect::<Result<_, _>>()?, Vec::new()) })
     }
 
-    /// Makes durable whatever was written to the devices before.
+    /// The newest superblock that is durable, if the devices are those of a pool.
     ///
     /// # Errors
-    /// If one refuses.
-    pub(crate) fn sync(&self) -> Result<(), Refusal> {
-        self.held.iter().try_for_each(|flash| flash.opened().sync().map_err(|errno| flash.unreadable(errno)))
+    /// If no device can be synced.
+    pub(crate) fn newest_durable(&self) -> Result<Option<Box<Superblock>>, Refusal> {
+        let mut refusal = None;
+        let mut durable = Vec::with_capacity(self.held.len());
+        for flash in &self.held {
+            match flash.opened().sync() {
+                Ok(()) => durable.push(flash),
+                Err(errno) => refusal = Some(flash.unreadable(errno)),
+            }
+        }
+        match refusal.filter(|_| durable.is_empty()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(newest_of(durable)),
+        }
     }
 
     /// The newest superblock, if the devices are those of a pool.
     pub(crate) fn newest(&self) -> Option<Box<Superblock>> {
-        let known = self.held.iter().filter_map(|flash| match flash.recognise() {
-            Ok(FlashContent::Pool(superblock)) => Some(superblock),
-            _ => None,
-        });
-        known.max_by_key(|superblock| (superblock.epoch, superblock.counter))
+        newest_of(&self.held)
     }
 
     /// Connects with that of these peers that has a copy of the pool, if the pool has one at a peer. If none can be had,
@@ -293,8 +300,15 @@ impl HeldFlashes {
         }
     }
 
-    /// Reads the pool from the flashes at these places.
+    /// Reads the pool from the flashes at these places. What the last worker wrote may be in their caches alone, so each
+    /// is synced first: what a device shows and then loses would count. Without those that refuse it, if the others
+    /// suffice.
     fn recover(&mut self, pools: &[usize], planted: Option<Mutation>) -> Result<Recovered, RecoverError> {
+        let refused: Vec<(usize, String)> = pools
+            .iter()
+            .enumerate()
+            .filter_map(|(device, &place)| Some((device, refusal_to_sync(&self.held[place])?)))
+            .collect();
         let reader = |&place: &usize| BeatingReader { flash: FlashReader(self.held[place].opened()), beat: self.beat };
         let mut readers: Vec<BeatingReader<'_>> = pools.iter().map(reader).collect();
         let devices = readers.iter_mut().zip(pools).map(|(reader, &place)| {
@@ -302,8 +316,11 @@ impl HeldFlashes {
             Device { flash: reader, bytes }
         });
         let mut present = Present::muster(devices.collect())?;
-        let members: Vec<_> = (0..pools.len()).map(|device| present.member_of(device)).collect();
+        refused.iter().for_each(|(device, _)| present.doubt(*device));
         let recovered = recover_members(&mut present, planted)?;
+        let members: Vec<_> = (0..pools.len()).map(|device| present.member_of(device)).collect();
+        let left_out = refused.into_iter().filter(|(device, _)| members[*device].is_none());
+        self.absent.extend(left_out.map(|(device, why)| (self.held[pools[device]].path().to_owned(), why)));
         self.members = vec![None; self.held.len()];
         for (&place, member) in pools.iter().zip(members) {
             self.members[place] = member;
@@ -419,17 +436,6 @@ impl HeldFlashes {
         }
     }
 
-    /// Makes durable what was read of them. What the last worker wrote may be in their caches alone: if the origin
-    /// waited for the claim that it has there, a power cut would leave an older pool than the origin waits for.
-    pub(crate) fn harden(&self) {
-        for flash in &self.held {
-            if let Err(errno) = flash.opened().sync() {
-                // The engine's first sync fails on this, too, and says what that means.
-                log_line(format_args!("{} refuses a sync: {errno}", flash.path().display()));
-            }
-        }
-    }
-
     /// Makes sure that each has all its space.
     ///
     /// # Errors
@@ -500,6 +506,21 @@ impl HeldFlashes {
     pub(crate) fn write(&self, at: headpond_format::Address, data: &Buf) -> headpond_base::Result<()> {
         self.member(at.member).ok_or(Errno::NODEV)?.opened().write(at.offset, data)
     }
+}
+
+fn newest_of<'a>(flashes: impl IntoIterator<Item = &'a HeldFlash>) -> Option<Box<Superblock>> {
+    let known = flashes.into_iter().filter_map(|flash| match flash.recognise() {
+        Ok(FlashContent::Pool(superblock)) => Some(superblock),
+        _ => None,
+    });
+    known.max_by_key(|superblock| (superblock.epoch, superblock.counter))
+}
+
+/// Makes durable what a device has. Returns why not, if it refuses.
+fn refusal_to_sync(flash: &HeldFlash) -> Option<String> {
+    let errno = flash.opened().sync().err()?;
+    log_line(format_args!("{} refuses a sync: {errno}", flash.path().display()));
+    Some(format!("refuses a sync: {errno}"))
 }
 
 /// The refusal for a device that is none of the pool's.

@@ -217,7 +217,6 @@ pub(crate) fn make_ready(
     waiting.on(Step::Pool);
     flash.let_others_go(&mut notes);
     tell_missing(flash, &recovered, beside.awaited.marker, &mut notes);
-    flash.harden();
     flash.allocate()?;
     flash.heal_superblocks(&mut notes);
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
