@@ -405,3 +405,22 @@ fn a_removed_file_that_a_failed_pool_names_keeps_its_number_until_the_origin_kno
         assert_eq!(world.released.contains(&file), released, "noted: {noted}");
     }
 }
+
+/// A write past the pool failed behind the end of a file, and was there all the same. The last block was read, with zeros
+/// behind the end, and then another write made the file longer: the pool showed zeros, and the origin had bytes.
+#[test]
+fn what_a_failed_write_left_behind_the_end_is_the_same_in_the_pool_and_at_the_origin() {
+    let mut world = World::new(write_back());
+    let file = world.open(1, &[1; 100]);
+    world.hold_writes = true;
+    world.refuse_writes = 1;
+    let fails = world.begin(write_request(file, 100, &[2; 100], Handling::Bypass));
+    let longer = world.begin(write_request(file, 8192, &[3; 100], Handling::Bypass));
+    world.answer_a_write();
+    assert!(matches!(world.replies.remove(&fails), Some(Reply::Failed(Errno::IO))));
+    assert_eq!(world.read(file, 0, 4096), [1; 100]);
+    world.answer_writes();
+    assert!(matches!(world.reply(longer), Reply::Changed(_)));
+    let shown = world.read(file, 0, 8292);
+    assert!(shown == world.files[&file], "{:?}", shown.iter().zip(&world.files[&file]).position(|(a, b)| a != b));
+}

@@ -6,7 +6,7 @@
 //! back, and the changed time stamp is not taken for a change by others. A write that is to be durable by itself waits
 //! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
 
-use headpond_base::{Block, Class, Errno, ObjectId};
+use headpond_base::{BLOCK_U64, Block, Class, Errno, ObjectId};
 
 use crate::effect::Effect;
 use crate::engine::Engine;
@@ -294,6 +294,7 @@ impl Engine {
 
     fn apply_direct(&mut self, object: ObjectId, change: &Change, how: Treatment) {
         let now = self.now;
+        self.forget_end(object, change);
         let known = self.store.known(object);
         let size = change.size_after(known.state.size);
         known.origin_size.changed_to(size);
@@ -312,6 +313,26 @@ impl Engine {
             && let Change::Write { offset, data, .. } = change
         {
             self.keep_written(object, *offset, data, how.class);
+        }
+    }
+
+    /// A change makes the object longer after another one had failed, and what the origin has of that shows from here
+    /// on. A block in which the object ended may have been read in between, as zeros behind the end: it goes, and no
+    /// crash brings it back beside the new size.
+    fn forget_end(&mut self, object: ObjectId, change: &Change) {
+        let known = self.store.known(object);
+        let size = known.state.size;
+        let within = !size.is_multiple_of(BLOCK_U64);
+        if known.origin_size.is_known() || !within || change.size_after(size) <= size {
+            return;
+        }
+        let said = known.traces;
+        let first = Block::holding(size);
+        let span = Span { first, end: first.plus(1) };
+        self.poison(object, span);
+        self.store.clear_range(object, span.first, span.end);
+        if said && self.store.takes_writes() {
+            self.store.say_dropped(object, span);
         }
     }
 
