@@ -40,6 +40,7 @@ mod mailbox;
 mod on_behalf;
 mod operation;
 mod origin;
+mod processors;
 mod recorder;
 mod refused;
 mod removed;

@@ -20,9 +20,9 @@ pub struct Limits {
     /// Operations of the origin, and of the flash. Above this the shard takes no new request from the mailbox until
     /// some end.
     pub operations: usize,
-    /// How long to look for work before a sleep; ten times as long while the flash reads and no other thread wants the
-    /// processor. Zero: never. The shard looks only where that found work lately, and lets other threads have the
-    /// processor meanwhile.
+    /// How long to look for work before a sleep, where there are several processors; ten times as long while the flash
+    /// reads and no other thread wants the processor. Zero: never. The shard looks only where that found work lately, and
+    /// lets other threads have the processor meanwhile. With a single processor, the threads that bring the work need it.
     ///
     /// A wake-up costs some 20 us when the processor sleeps (most on virtual machines), and a lone read needs two.
     pub spin: Duration,
@@ -36,13 +36,10 @@ impl Default for Limits {
             origin_writers: 32,
             origin_directories: 4,
             operations: 1024,
-            spin: spin_default(),
+            spin: SPIN,
         }
     }
 }
 
-/// About the time of a read of flash. With a single processor, the threads that bring the work need it.
-fn spin_default() -> Duration {
-    let several = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-    if several { Duration::from_micros(100) } else { Duration::ZERO }
-}
+/// About the time of a read of flash.
+const SPIN: Duration = Duration::from_micros(100);

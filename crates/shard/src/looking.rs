@@ -68,6 +68,16 @@ impl Looking {
         Self { spin, crowded_until: None, habits }
     }
 
+    /// Looks of `spin` from now on.
+    pub(crate) const fn looks_for(&mut self, spin: Duration) {
+        self.spin = spin;
+    }
+
+    /// Whether there are no looks at all.
+    pub(crate) const fn is_off(&self) -> bool {
+        self.spin.is_zero()
+    }
+
     /// How long to look in a wait that begins now. Zero: sleep at once.
     pub(crate) fn patience(&self, awaited: Awaited, now: Instant) -> Duration {
         if self.habits[awaited as usize].missing > 0 {

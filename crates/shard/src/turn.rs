@@ -24,6 +24,7 @@ use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::looking::{Awaited, Looking};
 use crate::mailbox::{DiskChange, Item, Mailbox, ShardChange};
+use crate::processors::Processors;
 use crate::recorder::Recorder;
 use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::term::{self, Term, TermState};
@@ -69,6 +70,7 @@ pub(crate) struct Turner<C: Core> {
     stopping: bool,
     /// The last look at the clock. A look is a system call on some virtual machines, so a turn takes few.
     now: Instant,
+    processors: Processors,
     looking: Looking,
     alone: Alone,
     /// Of the last call alone: how long it took, and how many requests were to be expected meanwhile.
@@ -130,6 +132,7 @@ impl<C: Core> Turner<C> {
             answered: 0,
             stopping: false,
             now: Instant::now(),
+            processors: Processors::at(Instant::now()),
             looking: Looking::new(limits.spin),
             alone: Alone::default(),
             called: None,
@@ -164,6 +167,8 @@ impl<C: Core> Turner<C> {
 
     /// Waits for work.
     fn wait(&mut self) -> std::io::Result<()> {
+        let several = self.processors.are_several(self.now);
+        self.looking.looks_for(if several { self.limits.spin } else { Duration::ZERO });
         if self.carry_out_alone()? {
             return Ok(());
         }
@@ -173,7 +178,7 @@ impl<C: Core> Turner<C> {
             return Ok(());
         }
         let awaited = self.awaited();
-        let since = if self.limits.spin.is_zero() { self.now } else { self.look_at_clock() };
+        let since = if self.looking.is_off() { self.now } else { self.look_at_clock() };
         let patience = self.looking.patience(awaited, since);
         let found = !patience.is_zero() && self.look_for(patience, since)?;
         if !found {
@@ -251,7 +256,7 @@ impl<C: Core> Turner<C> {
         let since = self.now;
         // A shard that looks for work while the ring writes does not sleep meanwhile. Where others want the processor, a
         // sleep in the call costs most.
-        let writes = self.limits.spin.is_zero();
+        let writes = self.looking.is_off();
         if !self.reactor.carry_out_alone(writes, &mut self.flash_done) {
             return Ok(false);
         }
