@@ -501,6 +501,16 @@ impl PoolMembers {
         }
     }
 
+    /// Asks what [`Self::take_offline`] asks, and changes nothing.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn may_go_offline(&self, member: MemberId) -> Result<(), Errno> {
+        let stats = self.handle.stats();
+        let shown = stats.members.iter().find(|shown| shown.member == member);
+        shown.map_or(Err(Errno::INVAL), |shown| shown.may_go_offline)
+    }
+
     /// Takes a member out at once, without emptying it. On return it can be pulled.
     ///
     /// # Errors

@@ -448,6 +448,12 @@ impl Service {
         };
         if dry_run {
             drop(opened);
+            if let Planned::Offline { member, flash } = &planned
+                && let Err(errno) = members.may_go_offline(*member)
+            {
+                let why = format!("{}: {}. Nothing was changed", flash.display(), refused(errno));
+                return client.refuse(&Refusal::Usage(why));
+            }
             let effect = self.effect_of(&planned);
             return client.answer(&Answer::PoolPlanned { what: planned.what(), effect });
         }

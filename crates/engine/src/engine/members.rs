@@ -49,6 +49,8 @@ pub struct MemberShown {
     pub lags: bool,
     /// Therefore it takes no new segments: the pool can spare it.
     pub is_set_aside: bool,
+    /// Whether it could be taken offline now, or why not.
+    pub may_go_offline: Result<(), Errno>,
 }
 
 impl Engine {
@@ -166,17 +168,24 @@ impl Engine {
                 }
             }
             MembersChange::Offline(member) => {
-                let row = in_use(member).ok_or(Errno::INVAL)?;
-                if self.config.redundancy == Redundancy::None || !self.can_do_without(row.openable()) {
-                    return Err(Errno::INVAL);
-                }
-                if self.exposed_blocks() > 0 {
-                    return Err(Errno::AGAIN);
-                }
+                self.may_go_offline(member, self.exposed_blocks())?;
                 self.member_refused(member, Errno::NODEV);
             }
         }
         Ok(())
+    }
+
+    /// Whether a member could be taken offline now. [`Errno::AGAIN`] while some dirty data has one copy.
+    fn may_go_offline(&self, member: MemberId, exposed: u64) -> Result<(), Errno> {
+        let row = self.membership.wanted().get(member).filter(|row| row.state == MemberState::InUse);
+        let openable = row.ok_or(Errno::INVAL)?.openable();
+        if !self.store.takes_writes() {
+            return Err(Errno::IO);
+        }
+        if self.config.redundancy == Redundancy::None || !self.can_do_without(openable) {
+            return Err(Errno::INVAL);
+        }
+        if exposed > 0 { Err(Errno::AGAIN) } else { Ok(()) }
     }
 
     /// Whether another device may have the number of a member that is gone: nothing lies there, or is on its way.
@@ -417,6 +426,7 @@ impl Engine {
     pub fn members(&self) -> Vec<MemberShown> {
         let (log, segments) = (self.store.log(), self.store.log().segments());
         let list = self.membership.wanted().iter();
+        let exposed = self.exposed_blocks();
         let slow = self.laggard.aside().or_else(|| laggard(&self.times_of_those_in_use()));
         let mut shown: Vec<MemberShown> = list
             .map(|(member, row)| MemberShown {
@@ -434,6 +444,7 @@ impl Engine {
                 sync_time: self.outbox.sync_times().iter().find(|time| time.member == member).map(|time| time.mean),
                 lags: slow == Some(member),
                 is_set_aside: self.laggard.aside() == Some(member),
+                may_go_offline: self.may_go_offline(member, exposed),
             })
             .collect();
         for (id, segment) in segments.iter() {
