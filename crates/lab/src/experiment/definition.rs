@@ -5,6 +5,7 @@
 
 use super::Software;
 use crate::failure::{Failure, Result};
+use headpond_format::Geometry;
 use serde::{Deserialize, Serialize};
 
 /// pgbench's loads: `simple-update` is what `pgbench -N` runs.
@@ -343,6 +344,10 @@ impl Definition {
         if self.seconds < 1 || self.repeats < 1 || self.size < 8 || self.quick.seconds < 1 || self.quick.size < 8 {
             return Err("seconds and repeats must be at least 1, and size at least 8 (MiB)".to_owned());
         }
+        for flash in [Some(self.flash), self.quick.flash].into_iter().flatten() {
+            // As a mount asks it.
+            Geometry::for_bytes(u64::from(flash) << 20).map_err(|error| format!("flash = {flash}: {error}"))?;
+        }
         if self.cases.is_empty() || self.targets.is_empty() {
             return Err("there must be a [[case]], and a target".to_owned());
         }
@@ -502,6 +507,9 @@ mod tests {
             let seconds = quick.seconds + quick.warmup;
             assert!(seconds <= if quick.round.is_some() { 20 } else { 5 }, "{name}: the short form is short");
             assert!(quick.repeats <= 4, "{name}");
+            for flash in [definition.flash, quick.flash] {
+                assert!(Geometry::for_bytes(u64::from(flash) << 20).is_ok(), "{name}: no mount takes {flash} MiB");
+            }
             // Fewer runs can never be significant: see the statistics.
             assert!(definition.repeats >= 4, "{name}");
         }
