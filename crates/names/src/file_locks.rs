@@ -1,23 +1,28 @@
-//! Locks on files: opens of a file share its lock, a change of its names has it alone.
+//! Locks on files: one open in the engine at a time, or one change of the file's names.
+//!
+//! An open looks at the origin's file, tells the engine what it saw, and looks once more. The engine believes that only while
+//! nobody has the file open. If two opens ran at once, and both had looked before destage made the file longer, the first
+//! would bring the engine an old size, and the second would keep it from a later look that corrects it.
 //!
 //! A change of names looks at what the engine knows of the file, changes the origin, and acts on what it saw. If the
 //! engine came to know the file in between, the removal would not reach the log. After a crash its data would then
 //! lack its file.
 //!
 //! ```text
-//!            ┌────────────── open ──────────────┐
-//!            v                                  │
-//!  free ── opening (any number) ── the last is through ──> free
-//!   └──── changing (one) ───────── it is through ────────> free
+//!  free ── opening (one) ── it is through ──> free
+//!   └──── changing (one) ── it is through ──> free
 //! ```
 //!
 //! Invariants
+//! - During an open in the engine, no other open of the file runs. So what the engine believes of the origin's file is what
+//!   the last look saw.
 //! - During a change of a file's names, no open in the engine and no other change of its names runs. So the number of
 //!   names, and whether the engine knows the file, stay what they were when it got the lock.
 //! - An operation takes all its locks at once, and never asks for more while it has some: there is no deadlock.
 //! - Later opens do not delay a change of names that waits.
 //!
-//! Price: an open takes one lock twice. A wait lasts as long as a change of the origin's directories, or an open.
+//! Price: an open takes one lock twice. A wait lasts as long as a change of the origin's directories, or an open, which is
+//! two looks at the origin.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +40,7 @@ pub(crate) struct FileLocks {
 /// The operations at a file. A file without any is not in the table.
 #[derive(Debug, Default)]
 struct Busy {
-    openers: u32,
+    opening: bool,
     changing: bool,
     /// How many wait to change its names.
     waiting: u32,
@@ -43,11 +48,11 @@ struct Busy {
 
 impl Busy {
     const fn is_over(&self) -> bool {
-        self.openers == 0 && !self.changing && self.waiting == 0
+        !self.opening && !self.changing && self.waiting == 0
     }
 }
 
-/// A shared lock on a file, to open it, until it is dropped.
+/// The lock on a file, to open it, until it is dropped.
 #[must_use]
 pub(crate) struct Opening<'a> {
     locks: &'a FileLocks,
@@ -68,12 +73,12 @@ struct Wanting<'a> {
 }
 
 impl FileLocks {
-    /// Waits for a shared lock, to open a file.
+    /// Waits for the lock to open a file.
     pub(crate) async fn open(&self, file: FileKey) -> Opening<'_> {
         let may = |files: &mut Files| {
             let busy = files.entry(file).or_default();
-            let free = !busy.changing && busy.waiting == 0;
-            free.then(|| busy.openers += 1)
+            let free = !busy.opening && !busy.changing && busy.waiting == 0;
+            free.then(|| busy.opening = true)
         };
         self.files.until(may).await;
         Opening { locks: self, file }
@@ -89,7 +94,7 @@ impl FileLocks {
         });
         let wanting = Wanting { locks: self, files: wanted };
         let may = |files: &mut Files| {
-            let is_free = |file: &FileKey| files.get(file).is_none_or(|busy| !busy.changing && busy.openers == 0);
+            let is_free = |file: &FileKey| files.get(file).is_none_or(|busy| !busy.changing && !busy.opening);
             if !wanted.iter().flatten().all(is_free) {
                 return None;
             }
@@ -118,7 +123,7 @@ impl FileLocks {
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        self.locks.over(self.file, |busy| busy.openers -= 1);
+        self.locks.over(self.file, |busy| busy.opening = false);
     }
 }
 
@@ -165,14 +170,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_opened_by_many_and_its_names_are_changed_by_one() {
+    fn a_file_is_opened_by_one_at_a_time_and_its_names_are_changed_by_one() {
         let locks = FileLocks::default();
         let first = now(pin!(locks.open(file(1)))).unwrap();
-        let second = now(pin!(locks.open(file(1)))).unwrap();
-        drop(now(pin!(locks.open(file(1)))).unwrap());
-        drop(now(pin!(locks.change([Some(file(2)), Some(file(3))]))).unwrap());
-        drop(first);
         {
+            let mut second = pin!(locks.open(file(1)));
+            assert!(now(second.as_mut()).is_none());
+            drop(now(pin!(locks.open(file(4)))).unwrap());
+            drop(now(pin!(locks.change([Some(file(2)), Some(file(3))]))).unwrap());
+            drop(first);
+            let second = now(second).unwrap();
             let mut both = pin!(locks.change([Some(file(2)), Some(file(1))]));
             assert!(now(both.as_mut()).is_none());
             drop(second);

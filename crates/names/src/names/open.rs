@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - Each open of a managed file is one `Open` of the engine, and each release one `Close`.
-//! - While the engine opens a file, the file's names do not change. While they change, no open runs (`file_locks.rs`).
+//! - While the engine opens a file, no other open of it runs, and its names do not change. While they change, no open runs
+//!   (`file_locks.rs`).
 //! - The engine has the origin's file before the application has its handle, and has it writable if possible. So
 //!   destage can write what another handle wrote.
 
@@ -17,7 +18,6 @@ use headpond_engine::{Namespace, OpenFile, Reply, Request};
 use headpond_format::Stamp;
 
 use crate::again::{Again, OWNERS, as_owner, open_as_may_be};
-use crate::file_locks::{Changing, Opening};
 use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::places::Hold;
@@ -272,7 +272,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// engine.
     async fn open_in_engine(&self, inode: &Arc<Inode<T>>, file: T::File, created: bool) -> Result<Counted<'_, T, P>> {
         // Other requests of the mount wait for the lock. Changes past the mount do not.
-        let _turn = self.lock_to_open(inode, created).await;
+        let _turn = self.file_locks.open(inode.key).await;
         let mut tries = 0;
         loop {
             let before = self.tree.look_at(&file).await?;
@@ -307,15 +307,6 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             }
         };
         self.pond.ask(Request::Restamp { object, stamp, seen: false }, Box::new(taken_over)).await;
-    }
-
-    /// The lock to open a file: shared with other opens, except for a file that the engine is to take for new. A second
-    /// open would have the engine take it for another new file.
-    async fn lock_to_open(&self, inode: &Inode<T>, created: bool) -> OpenLock<'_> {
-        if created || inode.is_newcomer() {
-            return OpenLock::Exclusive(self.file_locks.change([Some(inode.key), None]).await);
-        }
-        OpenLock::Shared(self.file_locks.open(inode.key).await)
     }
 
     async fn open_once(
@@ -365,12 +356,6 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     pub(crate) fn again(&self, inode: &Arc<Inode<T>>) -> Again<T> {
         Again::new(Hold::of(inode), self.inodes.home.clone(), self.settings.read_only)
     }
-}
-
-/// Held while a file is opened in the engine.
-enum OpenLock<'a> {
-    Shared(#[expect(dead_code, reason = "held")] Opening<'a>),
-    Exclusive(#[expect(dead_code, reason = "held")] Changing<'a>),
 }
 
 /// An answer of a kind that the request cannot have: the engine and the name layer disagree.
