@@ -92,8 +92,8 @@ impl World {
     /// not, if all dirty blocks are elsewhere and two members are left. Without copies there are entries of one member
     /// alone: a new size is one, and has no block. A start after a crash cannot know whether the missing one had some.
     fn may_cost(&self, device: usize) -> bool {
-        let mirrors = |core: &&Box<dyn UnderTest>| self.losses.mirrors && core.host_copies() > 1;
-        let Some(core) = self.core.as_ref().filter(mirrors) else { return true };
+        let mirrors = |core: &&dyn UnderTest| self.losses.mirrors && core.host_copies() > 1;
+        let Some(core) = self.core.as_deref().filter(mirrors) else { return true };
         let members = core.members();
         // The pool may not have noticed the first loss yet.
         let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.losses.lost == Some(Lost::Device(other)));
