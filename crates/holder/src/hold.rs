@@ -34,7 +34,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arena::{Arena, Sizes};
 use crate::message::{Message, Received, receive, send};
-use crate::process::is_stopped;
+use crate::process::{is_dead_but_for_fuse, is_stopped};
 
 /// So many successors in a row that do not come up end the mount. The first is started at once, the second after
 /// [`PAUSE`], which doubles each time.
@@ -124,6 +124,7 @@ pub fn hold(
         ending: false,
         looked: Instant::now(),
         told_of_want: false,
+        leaving: Vec::new(),
     };
     holder.run(served)
 }
@@ -158,6 +159,8 @@ struct Holder<T> {
     looked: Instant,
     /// That a descriptor could not be kept was said.
     told_of_want: bool,
+    /// Workers that are dead but for a write to the FUSE device, which the next one's answers bring to its end.
+    leaving: Vec<Child>,
 }
 
 /// A worker that was started.
@@ -300,11 +303,13 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
     ) -> io::Result<Life> {
         let Worker { mut child, socket: ours, gone, mut untold } = worker;
         let (mut since, mut hung, mut quiet, mut last_beat, mut looks) = (None, false, 0, None, 0);
+        let mut is_leaving = false;
         loop {
             let of_ours = if untold.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
             let mut watched = vec![PollFd::new(&gone, PollFlags::IN), PollFd::new(&ours, of_ours)];
             watched.extend(self.signals.iter().map(|(_, shows)| PollFd::new(shows, PollFlags::IN)));
-            match poll(&mut watched, Some(&timespec(LOOK.saturating_sub(self.looked.elapsed())))) {
+            let time = if is_leaving { Duration::ZERO } else { LOOK.saturating_sub(self.looked.elapsed()) };
+            match poll(&mut watched, Some(&timespec(time))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 // For want of memory: nothing shows now.
                 Err(_) => std::thread::sleep(PAUSE),
@@ -315,8 +320,8 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
             // The signal itself may have ended the wait, before its byte was seen.
             let mut passes_on = self.take_signals();
             // All that it sent before it died counts.
-            let most = if is_gone { usize::MAX } else { MESSAGES };
-            if (said || is_gone) && self.listen(&ours, most) && since.is_none() {
+            let most = if is_gone || is_leaving { usize::MAX } else { MESSAGES };
+            if (said || is_gone || is_leaving) && self.listen(&ours, most) && since.is_none() {
                 since = Some(Instant::now());
                 passes_on = true;
                 if let Some(served) = served.take() {
@@ -332,11 +337,18 @@ impl<T: FnMut(Told<'_>)> Holder<T> {
                 let status = child.wait()?;
                 return Ok(Life { status: Ok(status), served: since.map(|since| since.elapsed()), hung });
             }
+            if is_leaving {
+                self.leaving.push(child);
+                let status = ExitStatus::from_raw(Signal::KILL.as_raw());
+                return Ok(Life { status: Ok(status), served: since.map(|since| since.elapsed()), hung });
+            }
             if self.looked.elapsed() < LOOK {
                 continue;
             }
             self.looked = Instant::now();
             (self.tell)(Told::Watching);
+            self.leaving.retain_mut(|child| child.try_wait().is_ok_and(|status| status.is_none()));
+            is_leaving = is_dead_but_for_fuse(child.id());
             // The first look of a life may come at once: it has nothing to compare with.
             let beat = Some((self.beats)());
             // A worker that is stopped does not hang. The first one may wait for its operator, and nobody waits for it.

@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //! - The holder touches no data and parses none. It knows descriptors by name, and short texts.
-//! - The next worker starts only after the last one is wholly gone, and all it sent has been read.
+//! - The next worker starts only after the last one is wholly gone, or dead but for a write to the FUSE device that waits
+//!   for the next one's answers; and after all it sent has been read.
 //! - A worker does not outlive its holder: the kernel ends it.
 
 mod arena;

@@ -1,6 +1,7 @@
 //! The state of a process, as `/proc` tells it.
 
 use std::fs;
+use std::path::Path;
 
 /// The state, and how many threads there are. `None` if there is no such process.
 fn state_of(process: u32) -> Option<(char, u32)> {
@@ -17,6 +18,31 @@ fn state_of(process: u32) -> Option<(char, u32)> {
 pub fn has_ended(process: u32) -> bool {
     // The first thread may be gone before others that still have files open.
     state_of(process).is_none_or(|(state, threads)| matches!(state, 'Z' | 'X') && threads <= 1)
+}
+
+/// Whether a process was killed, and all that is left of it are threads in the midst of a write to a FUSE device.
+///
+/// The kernel lets no signal end such a write while it waits for the lock of a directory. A lookup in that directory may
+/// have the lock, and wait for an answer that only the next worker can give. Whoever waits for such a process waits for
+/// ever. It does nothing more: each thread ends with its write.
+#[must_use]
+pub fn is_dead_but_for_fuse(process: u32) -> bool {
+    if state_of(process).is_none_or(|(state, threads)| state != 'Z' || threads <= 1) {
+        return false;
+    }
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    threads.flatten().all(|thread| {
+        let thread = thread.path();
+        is_in_fuse(&thread) || fs::read_to_string(thread.join("stat")).is_ok_and(|stat| stat.contains(") Z "))
+    })
+}
+
+/// Whether a thread, by its directory in `/proc`, waits in a system call whose first argument is an open FUSE device.
+fn is_in_fuse(thread: &Path) -> bool {
+    let Ok(call) = fs::read_to_string(thread.join("syscall")) else { return false };
+    let descriptor = call.split(' ').nth(1).and_then(|first| first.strip_prefix("0x"));
+    let Some(descriptor) = descriptor.and_then(|first| u32::from_str_radix(first, 16).ok()) else { return false };
+    fs::read_link(thread.join(format!("fd/{descriptor}"))).is_ok_and(|open| open == Path::new("/dev/fuse"))
 }
 
 /// Whether a debugger or a signal has stopped a process.

@@ -13,6 +13,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use headpond_holder::{Patience, Program, Sizes, Tie, Told, hold};
 
+mod in_fuse;
+
 const SIZES: Sizes = Sizes { tail_words: 1, ledger_words: 1, journal_words: 1, tail_bytes: 4096, journal_bytes: 4096 };
 
 /// The directory of the test that runs, and what its workers do, one after the other.
@@ -154,6 +156,8 @@ fn worker() {
                 let few = Rlimit { current: Some(8), ..getrlimit(Resource::Nofile) };
                 rustix::process::prlimit(rustix::process::getppid(), Resource::Nofile, few).unwrap();
             }
+            "stick" => in_fuse::stick(&place.join("mnt")),
+            "abort" => in_fuse::abort(&place.join("mnt")),
             "refuse" => std::process::exit(34),
             "end" => std::process::exit(0),
             "kill" => {
@@ -293,4 +297,15 @@ fn the_holder_looks_after_a_worker_that_never_stops_talking_and_finds_that_it_ha
     assert!(seen.notes.iter().any(|note| note.contains("hung")), "{:?}", seen.notes);
     // Four seconds with signs of life, and at least two looks without one.
     assert!(seen.looks >= 5, "{} looks", seen.looks);
+}
+
+#[test]
+fn a_killed_worker_that_waits_for_a_lookup_which_waits_for_a_worker_is_followed_by_the_next() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("left out: only root mounts, and aborts a connection");
+        return;
+    }
+    let seen = lives("stick+ready+kill,mark+ready+abort+ending+end");
+    assert_eq!((seen.status, seen.notes.len()), (0, 1), "{:?}", seen.notes);
+    assert!(seen.written.contains("marked"), "{}", seen.written);
 }

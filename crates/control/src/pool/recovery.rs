@@ -250,8 +250,8 @@ fn has_what_was_acknowledged(recovered: &Recovered, tail: &SecondTail) -> Result
     Err(Refusal::Failed {
         doing: "take over from the last worker".to_owned(),
         error: std::io::Error::other(format!(
-            "the pool ends at batch {}, and the last worker had acknowledged batch {}. A device that has it is missing (missing \
-             members: {missing}). Bring it back. To go on without these writes, as after a power failure, unmount and mount \
+            "the pool ends at batch {}, and the last worker had acknowledged batch {}. A device that has it is missing, or \
+             refuses to be synced (members: {missing}). Bring it back. To go on without these writes, as after a power failure, unmount and mount \
              again",
             ends.0, last.number.0
         )),
