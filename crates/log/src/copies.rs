@@ -230,8 +230,10 @@ impl Log {
             return;
         }
         self.segments.lose(member);
-        // What is open is sealed: with no other segment the next entry would have no place.
-        if self.segments.usable() < Self::SEGMENTS_LEAST || !self.segments.can_open() {
+        // What is open is sealed: with no other segment the next entry would have no place. Where nothing is open, at a
+        // start, the first checkpoint frees segments before there is an entry.
+        let has_no_place = !self.segments.can_open() && !self.open.are_none(Stream::Host);
+        if self.segments.usable() < Self::SEGMENTS_LEAST || has_no_place {
             self.health.fail();
             return;
         }

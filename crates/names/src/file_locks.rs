@@ -226,8 +226,8 @@ mod tests {
             let mut changing = pin!(locks.change([Some(file(1)), Some(file(2))]));
             assert!(now(changing.as_mut()).is_none());
         }
-        drop(now(pin!(locks.open(file(1)))).unwrap());
         drop(open);
+        drop(now(pin!(locks.open(file(1)))).unwrap());
         assert!(nothing_goes_on(&locks));
     }
 }

@@ -4,7 +4,7 @@
 use headpond_sim::{Options, Planted, quiet_panics, run_seed, run_seeds};
 
 /// So many histories are enough to find any of the planted bugs.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 4000;
 
 fn options(planted: Option<Planted>) -> Options {
     Options { names: true, planted, ..Options::default() }
