@@ -34,8 +34,9 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--copies" => options.copies = true,
             "--parity" => options.parity = true,
             // Newer than all that is said above: those draw it.
-            "--upkeep" => {
-                options.upkeep = true;
+            "--upkeep" | "--reuse" => {
+                options.upkeep |= word == "--upkeep";
+                options.reuse |= word == "--reuse";
                 (options.host_segments, options.volumes, options.second_tail) = (None, None, None);
             }
             "--volumes" => options.volumes = Some(words.next()?.parse().ok()?),
