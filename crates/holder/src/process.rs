@@ -23,8 +23,8 @@ pub fn has_ended(process: u32) -> bool {
 /// Whether a process was killed, and all that is left of it are threads in the midst of a write to a FUSE device.
 ///
 /// The kernel lets no signal end such a write while it waits for the lock of a directory. A lookup in that directory may
-/// have the lock, and wait for an answer that only the next worker can give. Whoever waits for such a process waits for
-/// ever. It does nothing more: each thread ends with its write.
+/// have the lock, and wait for an answer that only the next worker can give. A wait for the end of such a process may
+/// never be over. It does nothing more: each thread ends with its write.
 #[must_use]
 pub fn is_dead_but_for_fuse(process: u32) -> bool {
     if state_of(process).is_none_or(|(state, threads)| state != 'Z' || threads <= 1) {

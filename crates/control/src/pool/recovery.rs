@@ -251,8 +251,8 @@ fn has_what_was_acknowledged(recovered: &Recovered, tail: &SecondTail) -> Result
         doing: "take over from the last worker".to_owned(),
         error: std::io::Error::other(format!(
             "the pool ends at batch {}, and the last worker had acknowledged batch {}. A device that has it is missing, or \
-             refuses to be synced (members: {missing}). Bring it back. To go on without these writes, as after a power failure, unmount and mount \
-             again",
+             refuses to be synced (members: {missing}). Bring it back. To go on without these writes, as after a power \
+             failure, unmount and mount again",
             ends.0, last.number.0
         )),
     })
