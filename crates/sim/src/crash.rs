@@ -451,6 +451,7 @@ impl Sim<'_> {
             match self.recover_from(&here).and_then(|found| self.judged(found)) {
                 Ok(first) => break first,
                 Err(why) if self.brings_back_missing(&why.0) => here = self.world.flash.here(),
+                Err(why) if self.goes_on_without_memory(&why.0) => {}
                 Err(why) => return self.no_recovery(&why),
             }
         };

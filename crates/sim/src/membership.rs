@@ -20,6 +20,7 @@ use crate::outliving::OutlivingMemory;
 use crate::roster::Change;
 use crate::scenario::POOL;
 use crate::sim::{Asked, Sim};
+use crate::takeover::outliving_is_lost;
 use crate::under_test::{Refusal, Restored};
 use crate::world::Lost;
 
@@ -248,6 +249,19 @@ impl Sim<'_> {
     /// writes: they take them again, once the operator has plugged them in anew.
     pub(crate) fn mends_refusing(&mut self, why: &str) -> bool {
         self.plugs_in_anew(why, |device| device.health == Health::RefusesWrites)
+    }
+
+    /// A start was refused, because all devices are there, and none has what the last process acknowledged: the only one
+    /// with it refused the sync, and forgot it. Returns whether that is right: the operator then unmounts and mounts
+    /// again, as after a power failure.
+    pub(crate) fn goes_on_without_memory(&mut self, why: &str) -> bool {
+        let named = self.world.outliving.as_mut().map(OutlivingMemory::last_acknowledged);
+        if !self.world.losses.uncovered || !matches!(named, Some(Ok(Some(_)))) {
+            return false;
+        }
+        self.world.trace(|| format!("refused; mounted anew: {why}"));
+        outliving_is_lost(self);
+        true
     }
 
     fn plugs_in_anew(&mut self, why: &str, which: impl Fn(&Device) -> bool) -> bool {

@@ -124,7 +124,8 @@ impl Sim<'_> {
     }
 }
 
-fn outliving_is_lost(sim: &mut Sim<'_>) {
+/// What was in memory that outlives processes is gone.
+pub(crate) fn outliving_is_lost(sim: &mut Sim<'_>) {
     if let Some(outliving) = &sim.world.outliving {
         outliving.lose();
     }
