@@ -14,7 +14,7 @@
 
 use headpond_base::{MemberId, Nanos};
 
-use crate::outbox::SyncTime;
+use crate::member_times::MemberTime;
 
 /// It lags if its syncs take so many times as long as those of any other.
 const LAGS: u64 = 8;
@@ -22,8 +22,6 @@ const LAGS: u64 = 8;
 const KEEPS_UP: u64 = 4;
 /// Nobody waits for a sync that is shorter than this.
 const LAGS_FROM: Nanos = Nanos(5 * Nanos::MILLISECOND.0);
-/// One sync may be slow by chance: so many were timed before a device is judged.
-const SYNCS_LEAST: u32 = 16;
 
 /// Which device is set aside.
 #[derive(Clone, Copy, Default)]
@@ -44,7 +42,7 @@ impl Laggard {
 
     /// Judges the devices in use by their syncs. Returns whether another one is set aside, or none any more; `can_spare`
     /// says which may be.
-    pub(crate) fn judge(&mut self, times: &[SyncTime], can_spare: impl FnOnce(MemberId) -> bool) -> bool {
+    pub(crate) fn judge(&mut self, times: &[MemberTime], can_spare: impl FnOnce(MemberId) -> bool) -> bool {
         let before = self.aside;
         if let Some(member) = self.aside {
             if is_times_slower(times, KEEPS_UP).is_none_or(|slow| slow != member) {
@@ -58,29 +56,29 @@ impl Laggard {
 }
 
 /// The device that lags, if there is one.
-pub(crate) fn laggard(times: &[SyncTime]) -> Option<MemberId> {
+pub(crate) fn laggard(times: &[MemberTime]) -> Option<MemberId> {
     is_times_slower(times, LAGS)
 }
 
 /// The device whose syncs take at least so many times as long as those of each other.
-fn is_times_slower(times: &[SyncTime], factor: u64) -> Option<MemberId> {
-    let slowest = times.iter().max_by_key(|time| time.mean)?;
+fn is_times_slower(times: &[MemberTime], factor: u64) -> Option<MemberId> {
+    let slowest = times.iter().max_by_key(|time| time.sync.mean)?;
     let others = times.iter().filter(|time| time.member != slowest.member);
-    let next = others.map(|time| time.mean).max()?;
-    let is_known = times.iter().all(|time| time.count >= SYNCS_LEAST);
-    let lags = slowest.mean >= LAGS_FROM && slowest.mean.0 / factor >= next.0;
+    let next = others.map(|time| time.sync.mean).max()?;
+    let is_known = times.iter().all(|time| time.sync.is_known());
+    let lags = slowest.sync.mean >= LAGS_FROM && slowest.sync.mean.0 / factor >= next.0;
     (is_known && lags).then_some(slowest.member)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::member_times::Mean;
 
-    fn times(millis: [u64; 3]) -> Vec<SyncTime> {
-        let time = |(member, millis)| SyncTime {
-            member: MemberId(member),
-            mean: Nanos(millis * Nanos::MILLISECOND.0),
-            count: SYNCS_LEAST,
+    fn times(millis: [u64; 3]) -> Vec<MemberTime> {
+        let time = |(member, millis)| {
+            let mean = Nanos(millis * Nanos::MILLISECOND.0);
+            MemberTime::of_syncs(MemberId(member), Mean { mean, count: Mean::LEAST })
         };
         (0..).zip(millis).map(time).collect()
     }
@@ -102,7 +100,7 @@ mod tests {
         assert!(!laggard.judge(&times([1, 9, 1]), |_| false));
         assert!(!laggard.judge(&times([0, 4, 0]), |_| true), "4 ms are no long wait");
         let mut hardly_known = times([1, 9, 1]);
-        hardly_known[1].count -= 1;
+        hardly_known[1].sync.count -= 1;
         assert!(!laggard.judge(&hardly_known, |_| true));
         assert!(!laggard.judge(&times([9, 9, 1]), |_| true), "two that are slow are not outliers");
         assert_eq!(laggard.aside(), None);

@@ -40,6 +40,7 @@ mod life;
 mod locks;
 mod losses;
 mod make_rows;
+mod member_times;
 mod membership;
 mod memory_window;
 mod modes;

@@ -16,6 +16,7 @@ use headpond_format::{Address, combined};
 use headpond_log::ReadFrom;
 
 use crate::effect::{Effect, Outcome, Ticket};
+use crate::member_times::MemberTimes;
 use crate::origin_cost::OriginCosts;
 use crate::purpose::Purpose;
 use crate::request::Reply;
@@ -61,19 +62,6 @@ struct Joint {
     failed: Option<Errno>,
 }
 
-/// An older sync counts less in the mean: by this share for each later one.
-const SYNCS_REMEMBERED: u64 = 16;
-
-/// How long the syncs of a member took lately.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SyncTime {
-    pub(crate) member: MemberId,
-    /// A fading mean.
-    pub(crate) mean: Nanos,
-    /// How many were timed.
-    pub(crate) count: u32,
-}
-
 /// Owned by the engine.
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -81,11 +69,7 @@ pub(crate) struct Outbox {
     under_way: HashMap<Ticket, (Purpose, Touched), BuildHasherDefault<Spread>>,
     /// Empty in a pool of one member.
     joint: Vec<Joint>,
-    /// The syncs of flash that are under way, each with its begin.
-    syncs: Vec<(Ticket, MemberId, Nanos)>,
-    sync_times: Vec<SyncTime>,
-    /// One was timed since the last look.
-    timed: bool,
+    member_times: MemberTimes,
     next: u64,
     /// What was asked of flash and origin; nothing else is counted here.
     asked: Stats,
@@ -112,9 +96,7 @@ impl Outbox {
         count(&mut self.asked, &effect);
         self.origin_costs.started(ticket, &effect, foreground, self.now);
         let touched = Touched::by(&effect);
-        if let Effect::FlashSync { member, .. } = effect {
-            self.syncs.push((ticket, member, self.now));
-        }
+        self.member_times.begun(ticket, &effect, self.now);
         self.effects.push(effect);
         (ticket, touched)
     }
@@ -162,7 +144,7 @@ impl Outbox {
     /// When no such effect is under way.
     pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Answered {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
-        self.note_sync_time(ticket);
+        self.member_times.ended(ticket, self.now);
         let errno = if let Outcome::Failed(errno) = outcome { Some(errno) } else { None };
         if let Some((purpose, touched)) = self.under_way.remove(&ticket) {
             return Answered { refused: touched.changed.zip(errno), ended: Some((purpose, outcome)) };
@@ -191,33 +173,14 @@ impl Outbox {
         Answered { refused, ended: Some((purpose, failed.map_or_else(whole, Outcome::Failed))) }
     }
 
-    fn note_sync_time(&mut self, ticket: Ticket) {
-        let Some(at) = self.syncs.iter().position(|(other, ..)| *other == ticket) else { return };
-        let (_, member, since) = self.syncs.swap_remove(at);
-        let took = self.now.since(since);
-        self.timed = true;
-        match self.sync_times.iter_mut().find(|time| time.member == member) {
-            Some(SyncTime { mean, count, .. }) => {
-                mean.0 = mean.0 - mean.0 / SYNCS_REMEMBERED + took.0 / SYNCS_REMEMBERED;
-                *count = count.saturating_add(1);
-            }
-            None => self.sync_times.push(SyncTime { member, mean: took, count: 1 }),
-        }
+    /// How long members took lately.
+    pub(crate) const fn member_times(&self) -> &MemberTimes {
+        &self.member_times
     }
 
-    /// How long the syncs of each member took lately. None before its first.
-    pub(crate) fn sync_times(&self) -> &[SyncTime] {
-        &self.sync_times
-    }
-
-    /// Another device has the number of a member from now on.
-    pub(crate) fn forget_sync_times(&mut self, member: MemberId) {
-        self.sync_times.retain(|time| time.member != member);
-    }
-
-    /// Whether a sync was timed since the last call.
-    pub(crate) const fn take_timed(&mut self) -> bool {
-        std::mem::replace(&mut self.timed, false)
+    /// The same, to be changed.
+    pub(crate) const fn member_times_mut(&mut self) -> &mut MemberTimes {
+        &mut self.member_times
     }
 
     /// What the origin charges.

@@ -38,7 +38,7 @@ pub use buffers::Buffers;
 pub use checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 pub use flash_read::{FlashRead, ScanError};
 pub use lives::FoundRow;
-pub use log::Log;
+pub use log::{Log, MemberSpeed};
 pub use muster::{Device, Present, heal_superblock, newest_superblock};
 pub use mutation::Mutation;
 pub use open_segments::FillPolicy;

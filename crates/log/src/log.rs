@@ -9,13 +9,17 @@
 //! the flash does not keep up, batches grow instead. Where a sync is to be expected ([`SyncRhythm`]), the log writes
 //! and syncs before a request asks.
 //!
-//! The host stream may fill several segments with its batches in rotation ([`OpenSegments`]). A sync waits for every
+//! The host stream may fill several segments with its batches ([`OpenSegments`]), each where it is written first
+//! (`place`). A sync waits for every
 //! earlier write, in whichever segment it lies, so what is durable is always a prefix.
 //!
 //! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
 //! which come between requests, publish them there.
 
 mod early;
+mod place;
+
+pub use place::MemberSpeed;
 
 use std::ops::Range;
 
@@ -78,6 +82,7 @@ pub struct Log {
     pub(crate) segments: Segments,
     pub(crate) open: OpenSegments,
     filling: FillPolicy,
+    speeds: Vec<MemberSpeed>,
     rhythm: SyncRhythm,
     pub(crate) buffers: Buffers,
     pub(crate) second_tail: Option<SecondTail>,
@@ -126,6 +131,7 @@ impl Log {
             segments,
             open: OpenSegments::new(),
             filling: FillPolicy::default(),
+            speeds: Vec::new(),
             rhythm: SyncRhythm::default(),
             buffers: Buffers::default(),
             second_tail: None,
@@ -357,6 +363,7 @@ impl Log {
     /// Goes on to a segment with room for a new batch. Opens one if none has room. Seals segments on the
     /// way that are too full.
     fn make_room(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
+        self.choose_place(stream);
         for _ in 0..self.open.at_once(stream) {
             if let Some(open) = self.open.current(stream) {
                 if open.new_batch_fits(entry_bytes, blocks) {
@@ -364,7 +371,7 @@ impl Log {
                 }
                 self.seal_current(stream);
             }
-            if self.open.are_none(stream) || self.free_segments() > self.filling.spare {
+            if self.may_open_another(stream) {
                 return self.open_segment(stream);
             }
             self.open.pass(stream);
@@ -514,7 +521,6 @@ impl Log {
             tail.closed(self.writes.next(), &places, &head, &data);
         }
         self.write(id, &places, &data);
-        self.open.pass(stream);
     }
 
     /// Seals the present segment. It has no open batch.
@@ -551,7 +557,7 @@ impl Log {
         let spread = self.makes_rows();
         let pair =
             if mirrored { self.segments.take_free_pair(spread).map(|(id, copy)| (id, Some(copy))) } else { None };
-        let opened = pair.or_else(|| self.segments.take_free().map(|id| (id, None)));
+        let opened = pair.or_else(|| self.take_free(mirrored).map(|id| (id, None)));
         if mirrored && pair.is_none() {
             // After the loss of a member its room may be what is missing for pairs.
             self.note_lone_batches();
@@ -616,9 +622,11 @@ impl Log {
     /// One write that goes to several places. Without any it is as good as done: its member is lost, and others have
     /// what counts.
     fn write_each(&mut self, segment: SegmentId, places: &[Address], data: impl Fn(usize) -> Buf) -> WriteId {
-        let id = self.writes.begin(segment, places.iter().copied());
+        let data: SmallVec<[Buf; 2]> = (0..places.len()).map(data).collect();
+        let bytes = data.first().map_or(0, |data| data.len() as u64);
+        let id = self.writes.begin(segment, bytes, places);
         self.segments.get_mut(segment).under_way += u32::from(!places.is_empty());
-        self.io.extend(places.iter().enumerate().map(|(which, at)| LogIo::Write { id, at: *at, data: data(which) }));
+        self.io.extend(places.iter().zip(data).map(|(at, data)| LogIo::Write { id, at: *at, data }));
         id
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A stream fills one batch at a time. So its entries and batches have one order, in however many segments they lie.
-//! - The host stream may have several open segments. Its batches go to them in rotation. Only the current
-//!   segment has an open batch.
+//! - The host stream may have several open segments. Each batch goes to one of them. Only the current segment has an
+//!   open batch.
 //! - Each other stream has one open segment.
 
 use headpond_base::{SegmentId, Stream};
@@ -90,6 +90,26 @@ impl OpenSegments {
     pub(crate) fn current_mut(&mut self, stream: Stream) -> Option<&mut OpenSegment> {
         let Rotation { places, current } = self.of_mut(stream);
         places[*current].as_mut()
+    }
+
+    /// The place that takes the next batch.
+    pub(crate) const fn current_place(&self, stream: Stream) -> usize {
+        self.of(stream).current
+    }
+
+    /// The segment in a place, if it is open.
+    pub(crate) fn at(&self, stream: Stream, place: usize) -> Option<&OpenSegment> {
+        self.of(stream).places[place].as_ref()
+    }
+
+    /// The next batch goes to this place.
+    ///
+    /// # Panics
+    /// When a batch is open, or there is no such place.
+    pub(crate) fn go_to(&mut self, stream: Stream, place: usize) {
+        assert!(self.current(stream).is_none_or(|open| open.batch.is_none()), "a batch is open in another segment");
+        assert!(place < self.at_once(stream), "place {place} of {}", self.at_once(stream));
+        self.of_mut(stream).current = place;
     }
 
     /// The next batch goes to the next place.

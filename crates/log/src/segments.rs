@@ -13,6 +13,7 @@
 
 pub(crate) mod rows;
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use headpond_base::{Generation, Location, MemberId, SegmentId, Sequence, Stream};
@@ -503,7 +504,12 @@ impl Segments {
 
     /// Takes a free segment of the member that has most.
     pub(crate) fn take_free(&mut self) -> Option<SegmentId> {
-        self.take_from(None)
+        self.take_from(None, |_| 0)
+    }
+
+    /// Takes a free segment of the member that has fewest in use, by this count; of those, the one that has most free.
+    pub(crate) fn take_free_beside(&mut self, in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
+        self.take_from(None, in_use)
     }
 
     /// Takes a free segment, and one of another member for its copy. `spread`: so that segments of the host stream are at
@@ -512,8 +518,8 @@ impl Segments {
         if self.free_pairs() == 0 && !self.helps_out() {
             return None;
         }
-        let first = self.take_from(None)?;
-        let second = self.take_from(Some(self.addresses.home(first).member))?;
+        let first = self.take_from(None, |_| 0)?;
+        let second = self.take_from(Some(self.addresses.home(first).member), |_| 0)?;
         let swaps = spread && self.host_segments_at_home_with(second) < self.host_segments_at_home_with(first);
         let (first, second) = if swaps { (second, first) } else { (first, second) };
         assert_ne!(self.addresses.home(first).member, self.addresses.home(second).member, "two copies on one member");
@@ -534,14 +540,15 @@ impl Segments {
         self.iter().filter(|(id, segment)| is_host(segment) && self.addresses.home(*id).member == member).count()
     }
 
-    fn take_from(&mut self, not: Option<MemberId>) -> Option<SegmentId> {
+    fn take_from(&mut self, not: Option<MemberId>, in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
         let lends_only = not.is_some() && self.copies_apart();
         let is_other =
             |index: usize| self.copies_only[index] == lends_only && not.is_none_or(|not| usize::from(not.0) != index);
-        let others = self.free.iter_mut().enumerate().filter(|(index, _)| is_other(*index));
+        let others = (0..).map(MemberId).zip(&mut self.free);
+        let others = others.filter(|(member, free)| is_other(usize::from(member.0)) && !free.is_empty());
         // Of members with as many, the one with the lowest number.
-        let most = others.rev().max_by_key(|(_, free)| free.len());
-        let free = most.and_then(|(_, free)| free.pop_front());
+        let best = others.min_by_key(|(member, free)| (in_use(*member), Reverse(free.len())));
+        let free = best.and_then(|(_, free)| free.pop_front());
         let mut closed = self.closed.iter_mut().enumerate().filter(|(index, _)| is_other(*index));
         free.or_else(|| closed.find_map(|(_, closed)| closed.pop_front()))
     }

@@ -8,15 +8,19 @@ use std::collections::BTreeMap;
 
 use headpond_base::{MemberId, SegmentId};
 use headpond_format::Address;
+use smallvec::SmallVec;
 
 use crate::start::WriteId;
 
 /// A write that is not completed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct UnderWay {
     segment: SegmentId,
     /// Places that have not completed it.
     left: usize,
+    bytes: u64,
+    /// The members of all its places.
+    members: SmallVec<[MemberId; 2]>,
 }
 
 /// Owned by the log.
@@ -24,13 +28,15 @@ struct UnderWay {
 pub(crate) struct Writes {
     next: WriteId,
     under_way: BTreeMap<WriteId, UnderWay>,
+    /// What each member has to write, once it had something.
+    queued: Vec<(MemberId, u64)>,
     /// The members with writes that no sync covers, each with its last.
     unsynced: Vec<(MemberId, WriteId)>,
 }
 
 impl Writes {
     pub(crate) const fn new() -> Self {
-        Self { next: WriteId(1), under_way: BTreeMap::new(), unsynced: Vec::new() }
+        Self { next: WriteId(1), under_way: BTreeMap::new(), queued: Vec::new(), unsynced: Vec::new() }
     }
 
     /// The name of the next write.
@@ -53,14 +59,28 @@ impl Writes {
         self.under_way.values().any(|write| write.segment == segment)
     }
 
-    /// A write to these places begins. Without any it is as good as completed.
-    pub(crate) fn begin(&mut self, segment: SegmentId, places: impl ExactSizeIterator<Item = Address>) -> WriteId {
+    /// The bytes of the writes to this member that are not completed in all their places.
+    pub(crate) fn queued(&self, member: MemberId) -> u64 {
+        self.queued.iter().find(|(id, _)| *id == member).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    fn queue(&mut self, member: MemberId, bytes: u64) {
+        match self.queued.iter_mut().find(|(id, _)| *id == member) {
+            Some((_, queued)) => *queued += bytes,
+            None => self.queued.push((member, bytes)),
+        }
+    }
+
+    /// A write of `bytes` to each of these places begins. Without any it is as good as completed.
+    pub(crate) fn begin(&mut self, segment: SegmentId, bytes: u64, places: &[Address]) -> WriteId {
         let id = self.next;
         self.next = WriteId(id.0 + 1);
-        if places.len() > 0 {
-            self.under_way.insert(id, UnderWay { segment, left: places.len() });
+        if !places.is_empty() {
+            let members = places.iter().map(|at| at.member).collect();
+            self.under_way.insert(id, UnderWay { segment, left: places.len(), bytes, members });
         }
         for at in places {
+            self.queue(at.member, bytes);
             self.unsynced.retain(|(member, _)| *member != at.member);
             self.unsynced.push((at.member, id));
         }
@@ -78,11 +98,13 @@ impl Writes {
         }
         let write = self.under_way.get_mut(&id).expect("a write is completed once in each place");
         write.left -= 1;
-        let UnderWay { segment, left } = *write;
-        if left > 0 && !hasty {
+        if write.left > 0 && !hasty {
             return None;
         }
-        self.under_way.remove(&id);
+        let UnderWay { segment, bytes, members, .. } = self.under_way.remove(&id)?;
+        for (_, queued) in self.queued.iter_mut().filter(|(member, _)| members.contains(member)) {
+            *queued -= bytes;
+        }
         Some(segment)
     }
 
@@ -117,20 +139,33 @@ mod tests {
     #[test]
     fn a_write_is_completed_once_each_of_its_places_is() {
         let mut writes = Writes::new();
-        let id = writes.begin(SegmentId(7), [at(0), at(1)].into_iter());
+        let id = writes.begin(SegmentId(7), 10, &[at(0), at(1)]);
         assert_eq!(writes.completed_in_a_place(id, false), None);
         assert!(!writes.are_completed(id));
         assert_eq!(writes.completed_in_a_place(id, false), Some(SegmentId(7)));
         assert!(writes.are_completed(id) && writes.under_way() == 0);
-        let nowhere = writes.begin(SegmentId(8), std::iter::empty());
+        let nowhere = writes.begin(SegmentId(8), 10, &[]);
         assert!(writes.are_completed(nowhere), "no place has to complete it");
+    }
+
+    #[test]
+    fn what_is_queued_at_a_member_ends_with_the_last_place_of_its_write() {
+        let mut writes = Writes::new();
+        let both = writes.begin(SegmentId(7), 10, &[at(0), at(1)]);
+        let one = writes.begin(SegmentId(7), 5, &[at(1)]);
+        assert_eq!([0, 1, 2].map(|member| writes.queued(MemberId(member))), [10, 15, 0]);
+        writes.completed_in_a_place(one, false);
+        writes.completed_in_a_place(both, false);
+        assert_eq!([0, 1].map(|member| writes.queued(MemberId(member))), [10, 10]);
+        writes.completed_in_a_place(both, false);
+        assert_eq!([0, 1].map(|member| writes.queued(MemberId(member))), [0, 0]);
     }
 
     #[test]
     fn a_member_that_was_written_to_meanwhile_is_synced_again() {
         let mut writes = Writes::new();
-        let covered = writes.begin(SegmentId(1), [at(0), at(1)].into_iter());
-        writes.begin(SegmentId(2), [at(1)].into_iter());
+        let covered = writes.begin(SegmentId(1), 10, &[at(0), at(1)]);
+        writes.begin(SegmentId(2), 10, &[at(1)]);
         assert_eq!(writes.begin_sync(covered), [MemberId(0), MemberId(1)]);
         assert_eq!(writes.begin_sync(writes.last()), [MemberId(1)]);
         assert_eq!(writes.begin_sync(writes.last()), []);

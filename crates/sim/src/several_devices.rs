@@ -40,6 +40,8 @@ pub struct DevicePool {
     pub file: u64,
     /// The syncs of the last device take so many times as long.
     pub last_slower: u64,
+    /// Writes of the last device take so many times as long.
+    pub last_writes_slower: u64,
     /// The seed of all that is random.
     pub seed: u64,
 }
@@ -52,8 +54,13 @@ impl DevicePool {
     /// One of the devices, or one more that is like them.
     fn device(&self, index: u8) -> (Member, FlashModel) {
         let row = Member { name: device_name(index), ..self.divided().1[0] };
-        let slower = if index + 1 == self.devices { self.last_slower } else { 1 };
-        let model = DeviceModel { sync: Nanos(self.model.sync.0 * slower), ..self.model };
+        let is_last = index + 1 == self.devices;
+        let slower = |times: u64| if is_last { times } else { 1 };
+        let model = DeviceModel {
+            sync: Nanos(self.model.sync.0 * slower(self.last_slower)),
+            write_rate: self.model.write_rate / slower(self.last_writes_slower) as f64,
+            ..self.model
+        };
         (row, FlashModel::of_device(model, self.seed, index))
     }
 }

@@ -27,6 +27,7 @@ const POOL: DevicePool = DevicePool {
     redundancy: Redundancy::None,
     file: 64 * MIB,
     last_slower: 1,
+    last_writes_slower: 1,
     seed: 1,
 };
 
@@ -103,6 +104,45 @@ fn a_device_that_lags_soon_slows_no_sync_down() {
         let [quick, slow] = [&alike, &one_lags].map(|latencies| micros(latencies, per_mille));
         println!("write and sync, 3 devices, {name}: {quick:.0} us; one 20 times as slow: {slow:.0}: {times:.2} times");
         assert!(times <= most, "{name}: {times}");
+    }
+}
+
+/// So many devices, of which the last one is slower.
+fn slower(devices: u8, redundancy: Redundancy, times: u64) -> DevicePool {
+    DevicePool { devices, redundancy, last_slower: times, last_writes_slower: times, ..POOL }
+}
+
+#[test]
+fn a_slower_device_in_a_pool_without_copies_slows_no_sync_down() {
+    let latencies = |times| synced_writes(&slower(2, Redundancy::None, times), 16 << 10, 4000);
+    let (alike, one_slower) = (latencies(1), latencies(4));
+    for (name, per_mille) in [("median", 500), ("p95", 950)] {
+        let [quick, slow] = [&alike, &one_slower].map(|latencies| micros(latencies, per_mille));
+        println!("write and sync, 2 devices without copies, {name}: {quick:.0} us; one 4 times as slow: {slow:.0}");
+        assert!(slow <= 1.2 * quick, "{name}: {slow} {quick}");
+    }
+}
+
+#[test]
+fn a_slower_device_costs_a_new_pool_little_of_what_the_other_can_write() {
+    for (redundancy, devices) in [(Redundancy::None, 2), (Redundancy::Mirror, 4)] {
+        for (what, times) in [("new", 0.4), ("written over", 3.0)] {
+            let rate = |devices: u8, times_slower| {
+                let copies = if redundancy == Redundancy::Mirror { 2 } else { 1 };
+                let room = u64::from(devices) * 256 * MIB / copies;
+                let pool = DevicePool { file: room / 4, ..slower(devices, redundancy, times_slower) };
+                write_rate(&pool, 64, (room as f64 * times) as u64) / 1e6
+            };
+            let others = devices - 1;
+            let [without, alike, one_slower] = [rate(others, 1), rate(devices, 1), rate(devices, 4)];
+            println!(
+                "writes, {redundancy:?}, {what}: {others} devices {without:.0} MB/s, one more {alike:.0}, that 4 times as \
+                 slow {one_slower:.0}"
+            );
+            if (redundancy, what) == (Redundancy::None, "new") {
+                assert!(one_slower >= 0.8 * without, "{one_slower} {without}");
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use headpond_log::{Log, Mutation, ReadFrom};
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::laggard::laggard;
-use crate::outbox::SyncTime;
+use crate::member_times::{MemberTime, speeds};
 use crate::purpose::Purpose;
 use crate::request::{MembersChange, Reply, RequestId};
 use crate::store::{MOVE_RESERVE, WRITE_RESERVE};
@@ -126,7 +126,7 @@ impl Engine {
                     return Err(Errno::INVAL);
                 }
                 let longer = list.with_number(id, member).ok_or(Errno::NOSPC)?;
-                self.outbox.forget_sync_times(id);
+                self.outbox.member_times_mut().forget(id);
                 self.extend(id, &longer)?;
                 let missed = |row: &Member| row.missed && row.copies_only == member.copies_only;
                 let first = || list.iter().find(|(_, row)| missed(row)).map(|(id, _)| id);
@@ -243,14 +243,15 @@ impl Engine {
         }
     }
 
-    /// Sets a member aside that lags behind all others, or takes it back.
+    /// Judges the members by their syncs: slower ones get less to write, and one that lags behind all others is set aside.
     pub(crate) fn pump_laggard(&mut self) {
-        let timed = self.outbox.take_timed() && self.outbox.sync_times().len() > 1;
+        let timed = self.outbox.member_times_mut().take_timed() && self.outbox.member_times().all().len() > 1;
         if !timed || !self.membership.is_idle() || !self.store.takes_writes() {
             return;
         }
-        let log = self.store.log();
         let times = self.times_of_those_in_use();
+        self.store.set_speeds(speeds(&times));
+        let log = self.store.log();
         let needed = if log.is_to_mirror(self.config.redundancy) { 2 } else { 1 };
         let can_spare = |member: MemberId| {
             let segments = log.segments();
@@ -266,14 +267,14 @@ impl Engine {
         }
     }
 
-    /// How long the syncs of those members took that take new segments, or could.
-    fn times_of_those_in_use(&self) -> Vec<SyncTime> {
+    /// How long those members took that take new segments, or could.
+    fn times_of_those_in_use(&self) -> Vec<MemberTime> {
         let list = self.membership.wanted();
         // One that has copies only is far away, and there is no other in its place.
         let is_in_use =
             |member: MemberId| list.get(member).is_some_and(|row| row.state == MemberState::InUse && !row.copies_only);
-        let is_judged = |time: &&SyncTime| is_in_use(time.member) && self.store.log().works(time.member);
-        self.outbox.sync_times().iter().filter(is_judged).copied().collect()
+        let is_judged = |time: &&MemberTime| is_in_use(time.member) && self.store.log().works(time.member);
+        self.outbox.member_times().all().iter().filter(is_judged).copied().collect()
     }
 
     /// Takes the member back that is set aside, if there is one.
@@ -428,6 +429,10 @@ impl Engine {
         let list = self.membership.wanted().iter();
         let exposed = self.exposed_blocks();
         let slow = self.laggard.aside().or_else(|| laggard(&self.times_of_those_in_use()));
+        let sync_time = |member| {
+            let time = self.outbox.member_times().all().iter().find(|time| time.member == member)?;
+            (time.sync.count > 0).then_some(time.sync.mean)
+        };
         let mut shown: Vec<MemberShown> = list
             .map(|(member, row)| MemberShown {
                 member,
@@ -441,7 +446,7 @@ impl Engine {
                 free_segments: segments.free_on(member) as u64,
                 blocks: 0,
                 dirty_blocks: 0,
-                sync_time: self.outbox.sync_times().iter().find(|time| time.member == member).map(|time| time.mean),
+                sync_time: sync_time(member),
                 lags: slow == Some(member),
                 is_set_aside: self.laggard.aside() == Some(member),
                 may_go_offline: self.may_go_offline(member, exposed),

@@ -9,7 +9,7 @@ use headpond_base::{
     Block, Errno, Location, MemberId, Nanos, ObjectId, OwnerNumber, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{Entry, Member, OBJECT_PATH_MAX, SegmentState};
-use headpond_log::{ChosenRow, FillPolicy, LogIo, SecondTail, WriteId};
+use headpond_log::{ChosenRow, FillPolicy, LogIo, MemberSpeed, SecondTail, WriteId};
 
 use crate::locks::Span;
 use crate::outbox::Outbox;
@@ -218,6 +218,11 @@ impl Store {
     /// New segments may be opened in the first slots of a member. Returns whether it works.
     pub(crate) fn admit_member(&mut self, member: MemberId, slots: u32) -> bool {
         self.log.admit(member, slots)
+    }
+
+    /// How long each member takes: batches go where they are written first.
+    pub(crate) fn set_speeds(&mut self, speeds: Vec<MemberSpeed>) {
+        self.log.set_speeds(speeds);
     }
 
     /// New segments are opened on all members but this one.
