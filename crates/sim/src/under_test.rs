@@ -63,6 +63,10 @@ pub(crate) struct MemberNow {
     pub(crate) is_spare: bool,
     /// Dirty blocks that it has.
     pub(crate) dirty: u64,
+    /// Segments that it has room for.
+    pub(crate) segments: u64,
+    /// It has second copies and nothing else.
+    pub(crate) copies_only: bool,
 }
 
 /// A pool that was read, and is not yet in use.
@@ -164,7 +168,13 @@ impl UnderTest for Engine {
         let members = Self::members(self);
         members
             .iter()
-            .map(|member| MemberNow { state: member.state, is_spare: member.is_spare, dirty: member.dirty_blocks })
+            .map(|member| MemberNow {
+                state: member.state,
+                is_spare: member.is_spare,
+                dirty: member.dirty_blocks,
+                segments: member.segments,
+                copies_only: member.copies_only,
+            })
             .collect()
     }
 

@@ -66,16 +66,17 @@ impl Losses {
     }
 }
 
+/// Segments that a log needs.
+const SEGMENTS_LEAST: u64 = 12;
+
 /// Whether a new pool can go on after the loss of any one member.
 fn has_room_without_any_one(scenario: &Scenario) -> bool {
-    /// What a log needs.
-    const SEGMENTS_LEAST: u32 = 12;
     scenario.list().is_some_and(|list| {
         list.iter().all(|(lost, _)| {
             let left = || list.iter().filter(|(id, _)| *id != lost).map(|(_, member)| member);
             let only_copies = left().all(|member| member.copies_only);
             let counts = left().filter(|member| only_copies || !member.copies_only);
-            counts.map(|member| member.slots).sum::<u32>() >= SEGMENTS_LEAST
+            counts.map(|member| u64::from(member.slots)).sum::<u64>() >= SEGMENTS_LEAST
         })
     })
 }
@@ -89,18 +90,25 @@ impl World {
     }
 
     /// Whether the loss of this member may cost dirty data, though the pool has not made up for another loss. It must
-    /// not, if all dirty blocks are elsewhere and two members are left. Without copies there are entries of one member
-    /// alone: a new size is one, and has no block. A start after a crash cannot know whether the missing one had some.
+    /// not, if all dirty blocks are elsewhere, and two members are left with room enough: else the pool ends. Without copies
+    /// there are entries of one member alone: a new size is one, and has no block. A start after a crash cannot know whether
+    /// the missing one had some.
     fn may_cost(&self, device: usize) -> bool {
         let mirrors = |core: &&dyn UnderTest| self.losses.mirrors && core.host_copies() > 1;
         let Some(core) = self.core.as_deref().filter(mirrors) else { return true };
         let members = core.members();
         // The pool may not have noticed the first loss yet.
         let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.losses.lost == Some(Lost::Device(other)));
+        let lost_now = self.flash.member_of(device);
         let in_use = (0..).map(MemberId).zip(&members);
-        let in_use = in_use.filter(|(id, member)| member.state == MemberState::InUse && !is_lost(*id)).count();
+        let in_use = in_use.filter(|(id, member)| member.state == MemberState::InUse && !is_lost(*id));
+        let left: Vec<_> = in_use.filter(|(id, _)| Some(*id) != lost_now).map(|(_, member)| member).collect();
+        let only_copies = left.iter().all(|member| member.copies_only);
+        let counts = left.iter().filter(|member| only_copies || !member.copies_only);
         let of = |member: &MemberId| members.get(usize::from(member.0));
-        in_use < 3 || self.flash.member_of(device).as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
+        left.len() < 2
+            || counts.map(|member| member.segments).sum::<u64>() < SEGMENTS_LEAST
+            || lost_now.as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
     }
 
     /// A member is lost, unless this history must keep it. Returns whether it is.
