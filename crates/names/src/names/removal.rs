@@ -4,6 +4,10 @@
 //! - If a file loses its last name and no application has it open, all its descriptors close before the removal is
 //!   answered, here and in the shard. So its space is free then, and on NFS its directory is empty: NFS hides an open
 //!   file there under another name.
+//! - Where the origin keeps no birth times, the engine closes a removed file only once its log says that the file is
+//!   forgotten. Until then the next file must not get its number: after a crash nothing else would tell the two apart.
+//!   NFS, which hides open files, is let off if no application has the file open. A crash while such a file's data was on
+//!   its way to the origin may then give that data to a new file.
 //! - A file that an application has open, and a directory, stays open here to its end.
 //! - A change that fails leaves everything as it was.
 //!
@@ -16,6 +20,7 @@ use std::time::Duration;
 
 use headpond_base::{ObjectId, Result};
 
+use crate::found::FileKey;
 use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::places::{Home, NameInDirectory};
@@ -92,6 +97,11 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             let known = inode.known();
             // The engine's descriptor, too: otherwise the engine's remaining work there would find no file.
             let file = match &known {
+                Some(known) if inode.key.birth == FileKey::NO_BIRTH => {
+                    // Not here: another file may get its number. See the head of this file.
+                    self.pond.keep_open(known.object()).await;
+                    None
+                }
                 Some(known) => self.pond.leaving(known.object()).await,
                 None => None,
             };
@@ -154,10 +164,17 @@ impl<T: Tree, P: ContentStore<T>> Going<T, P> {
     }
 
     async fn leaving(&self, object: Option<ObjectId>) -> Option<Box<dyn Leaving>> {
-        match object {
-            Some(object) => self.pond.leaving(object).await,
-            None => None,
+        if self.stays_with_the_engine() {
+            self.pond.keep_open(object?).await;
+            return None;
         }
+        self.pond.leaving(object?).await
+    }
+
+    /// Whether the file stays open until the log says that it is forgotten.
+    fn stays_with_the_engine(&self) -> bool {
+        let lacks_birth = self.found.is_some_and(|found| found.key().birth == FileKey::NO_BIRTH);
+        lacks_birth && self.patience.is_zero()
     }
 
     /// Whether nothing counts on the inode, or there is time to wait for what does.
@@ -171,6 +188,10 @@ impl<T: Tree, P: ContentStore<T>> Prepared<'_, T, P> {
     pub(crate) fn gone(mut self) {
         match self.becomes.take() {
             Some(Becomes::Nothing { path, file }) => {
+                if self.going.stays_with_the_engine() {
+                    // Programs that need space wait until the engine has closed it.
+                    drop(self.going.pond.removed(self.going.object));
+                }
                 file.into_iter().for_each(Leaving::gone);
                 path.into_iter().for_each(Closed::gone);
             }
