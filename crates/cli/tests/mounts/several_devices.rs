@@ -260,3 +260,40 @@ fn a_pool_of_two_devices_is_examined_whole_and_in_parts() {
     let report = check(&[one.as_os_str()]).refused(41, &[]).json();
     assert_eq!((&report["verdict"], &report["blocks"]["dirty"]), (&"harmless".into(), &256.into()), "{report}");
 }
+
+/// What `cat` finds in the file of numbers.
+fn number(pond: &Pond, name: &str) -> u64 {
+    let sheet = fs::read_to_string(pond.mnt().join(".headpond/stats")).unwrap();
+    let found = sheet.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    found.unwrap_or_else(|| panic!("{name} is missing in:\n{sheet}"))
+}
+
+#[test]
+fn a_pool_with_parity_tells_of_its_rows_and_of_what_was_read_out_of_them() {
+    let pond = Pond::new();
+    let three = ["flash", "flash2", "flash3"];
+    let mount = |more: &[&str]| {
+        mount_over(&pond, &three, &[&["--test-fault", "none"], more].concat()).ok();
+    };
+    mount(&["--size", SIZE, "--redundancy", "parity"]);
+    let settings = ["flush-period=off", "idle-flush=off", "dirty-threshold=off", "sequential-cutoff=off"];
+    run(["set", pond.mnt().to_str().unwrap()].iter().chain(&settings)).ok();
+    let holds = pattern(32 << 20, 1);
+    write_and_sync(&pond.mnt().join("file"), &holds);
+    wait_until("rows are made", || number(&pond, "parity_rows_total") > 1);
+    pool(&pond, "wait", &["-q".as_ref()]).ok();
+    // With the checkpoint of an unmount the rows count, and their second copies are given up.
+    pond.unmount(&["--keep-dirty"]).ok();
+    mount(&[]);
+    pool(&pond, "wait", &["-q".as_ref()]).ok();
+    assert_eq!(number(&pond, "parity_reads_total"), 0, "all devices work");
+    fault(&pond, "flash2", "cut");
+    wait_until("something was read out of a row", || number(&pond, "parity_reads_total") > 0);
+    let [old, new] = ["flash2", "new"].map(|name| pond.at(name).into_os_string());
+    pool(&pond, "replace", &[&old, &new, "--size".as_ref(), SIZE.as_ref()]).ok();
+    pool(&pond, "wait", &["-q".as_ref()]).ok();
+    let status = pool_status(&pond);
+    assert_eq!((&status["state"], &status["exposed_bytes"]), (&"ONLINE".into(), &0.into()), "{status}");
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}

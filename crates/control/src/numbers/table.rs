@@ -275,6 +275,18 @@ pub const METRICS: &[Metric] = &[
     counted!(Counter, "payload_bytes_total", payload_bytes, "Bytes of flash that this data took"),
     blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes moved by reclaim"),
     counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments freed by reclaim"),
+    counted!(
+        Counter,
+        "parity_rows_total",
+        rows_made,
+        "Rows of full segments that got a parity, and gave up their second copies (redundancy=parity)"
+    ),
+    counted!(
+        Counter,
+        "parity_reads_total",
+        row_reads,
+        "Reads, of programs and of headpond, whose bytes were made up from the rest of a row: their own device is lost, or gave other bytes"
+    ),
     counted!(Counter, "checkpoints_total", checkpoints, "Checkpoints completed"),
     // Destage.
     blocks!(Counter, "destaged_bytes_total", destaged_blocks, "Bytes made clean by destage"),
