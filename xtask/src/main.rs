@@ -26,7 +26,7 @@ Development commands of headpond.
   cargo xtask fuzz [ARGUMENTS]  damaged structures and pools against decoding, recovery, `headpond check`
   cargo xtask kill [ARGUMENTS]  databases under load while SIGKILL ends the daemon, again and again
   cargo xtask unseen [ARGUMENTS]  databases, fsx and pjdfstest go on while SIGKILL ends the process that serves
-  cargo xtask pulls [ARGUMENTS] databases go on while a device of a pool of two is pulled and replaced
+  cargo xtask pulls [ARGUMENTS] databases go on while devices of a pool are pulled and replaced
   cargo xtask hosts [ARGUMENTS] databases go on upon another host while hosts are killed, stopped and cut off; root
   cargo xtask bench [ARGUMENTS] headpond against the raw flash and nbdkit, as ratios
   cargo xtask soak --hours N    fsx, fio and SQLite on one mount, with mode switches, flushes, kills, remounts

@@ -235,6 +235,10 @@ struct Pulls {
     /// How many devices of one pool are pulled under each. Past 30, the pool gives the numbers of lost ones again
     #[arg(long, value_name = "N", default_value_t = 34)]
     pulls: u32,
+    /// Pools of three devices with `--redundancy parity`, each pulled once rows are made and count. Without it: of two
+    /// that mirror.
+    #[arg(long)]
+    parity: bool,
     /// The seed of the moments.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -254,7 +258,7 @@ fn run_pulls(arguments: &Pulls) -> Result<()> {
         if let Some(missing) = Work::Database(kind).missing() {
             return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", kind.name())));
         }
-        let options = pulls::Options { kind, pulls: arguments.pulls, seed: arguments.seed };
+        let options = pulls::Options { kind, pulls: arguments.pulls, parity: arguments.parity, seed: arguments.seed };
         let run = |directory: &Path| pulls::run(&headpond, directory, &options);
         println!("{}: {}", kind.name(), in_scratch("headpond-pulls-", &arguments.scratch, run)?);
     }

@@ -44,6 +44,8 @@ pub struct Mounting {
     pub size: Option<String>,
     /// The cache mode.
     pub mode: &'static str,
+    /// What a pool of several devices does for dirty data; none: what the pool has, or `mirror`.
+    pub redundancy: Option<&'static str>,
     /// The disk that the origin is made to behave like.
     pub model_disk: Option<String>,
     /// What is wrong with the flash, in the words of `--test-fault`.
@@ -71,6 +73,7 @@ impl Mounting {
             others: Vec::new(),
             size: Some(size.to_owned()),
             mode: "write-back",
+            redundancy: None,
             model_disk: None,
             fault: None,
             log: directory.join("headpond.log"),
@@ -195,6 +198,7 @@ impl Headpond {
         });
         command.args(what.size.iter().flat_map(|size| ["--size", size]));
         command.args(["--mode", what.mode]).args(more);
+        command.args(what.redundancy.iter().flat_map(|redundancy| ["--redundancy", redundancy]));
         command.args(what.model_disk.iter().flat_map(|disk| ["--model-disk", disk]));
         command.args(what.fault.iter().flat_map(|fault| ["--test-fault", fault]));
         if rustix::process::geteuid().is_root() {
@@ -418,11 +422,24 @@ impl Mount {
         command::run("replacing a device", &mut replace).map(drop)
     }
 
-    /// Begins `headpond pool wait`, which ends once all dirty data has its copies.
+    /// Begins `headpond pool wait`, which ends once all dirty data has its copies, and tells how the pool is then.
     pub fn begin_pool_wait(&self, log: &Path) -> Result<Service> {
         let mut wait = Command::new(&self.headpond.program);
-        wait.args(["pool", "wait"]).arg(&self.mountpoint).arg("--quiet");
+        wait.args(["pool", "wait"]).arg(&self.mountpoint).args(["--quiet", "--json"]);
         Service::start("headpond pool wait", wait, log)
+    }
+
+    /// Numbers of the mount by their names, as in `headpond stats`.
+    pub fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[u64; N]> {
+        let mut stats = Command::new(&self.headpond.program);
+        let text = command::run("asking for numbers", stats.arg("stats").arg(&self.mountpoint).arg("--json"))?;
+        let told: Value = serde_json::from_str(&text).unwrap_or_default();
+        let missing = |name: &str| Failure::Other(format!("headpond stats --json has no number '{name}':\n{text}"));
+        let mut numbers = [0; N];
+        for (number, name) in numbers.iter_mut().zip(names) {
+            *number = told["metrics"][name].as_f64().ok_or_else(|| missing(name))? as u64;
+        }
+        Ok(numbers)
     }
 
     /// Changes settings, as in `flush-period=off`.

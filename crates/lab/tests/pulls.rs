@@ -1,5 +1,6 @@
-//! The loss of a device under databases: one of two is pulled, replaced and made up for, again and again, and now and then
-//! the process that serves is killed meanwhile. No client meets an error, and nothing that it was told is missing.
+//! The loss of a device under databases: one of two, or of three with parity, is pulled, replaced and made up for, again
+//! and again, and now and then the process that serves is killed meanwhile. No client meets an error, and nothing that it
+//! was told is missing.
 //!
 //! `HEADPOND_PULLS` sets the number of pulls under each, `HEADPOND_PULLS_SEED` their moments.
 
@@ -9,13 +10,14 @@ use headpond_lab::kind::Kind;
 use headpond_lab::pulls::{self, Options};
 use headpond_lab::unseen::Work;
 
-fn nothing_is_seen(kind: Kind) {
+/// Without a number in the environment there are so many pulls.
+fn nothing_is_seen(kind: Kind, parity: bool, pulls: u64) {
     if !machine::lacks_nothing(Work::Database(kind).missing()) {
         return;
     }
     let _beside = machine::side_by_side();
-    let pulls = machine::number("HEADPOND_PULLS", 4) as u32;
-    let options = Options { kind, pulls, seed: machine::number("HEADPOND_PULLS_SEED", 1) };
+    let pulls = machine::number("HEADPOND_PULLS", pulls) as u32;
+    let options = Options { kind, pulls, parity, seed: machine::number("HEADPOND_PULLS_SEED", 1) };
     let directory = machine::scratch("headpond-pulls-");
     match pulls::run(&machine::headpond(), directory.path(), &options) {
         Ok(pulled) => {
@@ -32,15 +34,20 @@ fn nothing_is_seen(kind: Kind) {
 
 #[test]
 fn mariadb_sees_nothing_of_devices_that_are_pulled() {
-    nothing_is_seen(Kind::Mariadb);
+    nothing_is_seen(Kind::Mariadb, false, 4);
+}
+
+#[test]
+fn mariadb_sees_nothing_of_devices_with_rows_that_are_pulled() {
+    nothing_is_seen(Kind::Mariadb, true, 3);
 }
 
 #[test]
 fn postgresql_sees_nothing_of_devices_that_are_pulled() {
-    nothing_is_seen(Kind::Postgres);
+    nothing_is_seen(Kind::Postgres, false, 4);
 }
 
 #[test]
 fn sqlite_sees_nothing_of_devices_that_are_pulled() {
-    nothing_is_seen(Kind::SqliteWal);
+    nothing_is_seen(Kind::SqliteWal, false, 4);
 }

@@ -160,6 +160,7 @@ impl Storage {
             others: Vec::new(),
             size: size.map(str::to_owned),
             mode,
+            redundancy: None,
             model_disk: model_disk.then(|| MODEL_DISK.to_owned()),
             fault: None,
             log: self.scratch.path().join("headpond.log"),

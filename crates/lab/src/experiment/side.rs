@@ -257,6 +257,7 @@ impl Session {
             others: Vec::new(),
             size: Some(format!("{size}M")),
             mode: mode(&pond.mode),
+            redundancy: None,
             model_disk: pond.disk.as_ref().and_then(SlowDisk::model).map(str::to_owned),
             fault: None,
             log: scratch.join("headpond.log"),
