@@ -1,11 +1,12 @@
 //! Where the next batch goes, and which member the next segment is opened on.
 //!
-//! Members differ in speed, and one may be slow for a while. A batch goes to the open segment where it is likely written
-//! first: by what its members have to write already, and by how long they take for that and for a sync. So a pool that has
-//! much to write uses each device as far as it goes, and a lone sync waits for a fast one.
+//! Members differ in speed, and one may be slow for a while. Without copies a batch goes to the open segment where it is
+//! likely durable first: by what its members have to write already, and by how long they take for that and for a sync. So a
+//! pool that has much to write uses each device as far as it goes, and a lone sync waits for a fast one. A segment is opened
+//! where fewest are open, so that each member has one.
 //!
-//! While the pool mirrors, segments are opened where there is most room, as most pairs come of it so. Otherwise they are
-//! opened where fewest are open, so that each member has one.
+//! Pairs take turns, and are opened where there is most room, as most pairs come of it so. Each of two pairs may have a part
+//! in every member's work, so the choice gained nothing there, and rows with a parity came at worse moments.
 //!
 //! The price: a look at each open segment of the host stream for each batch.
 
@@ -45,14 +46,16 @@ impl Log {
         self.open.are_none(stream) || self.free_segments() > self.filling.spare
     }
 
-    /// Makes the place the current one where the next batch is likely written first. Of equal ones, the next in turn.
+    /// Makes the place the current one where the next batch is likely durable first. Of equal ones, the next in turn.
     pub(super) fn choose_place(&mut self, stream: Stream) {
         let at_once = self.open.at_once(stream);
         if at_once == 1 {
             return;
         }
         let may_open = self.may_open_another(stream);
+        let mirrors = self.mirrors();
         let ends = |place: usize| match self.open.at(stream, place) {
+            Some(_) if mirrors => 0,
             Some(open) => self.ends_in(open.id),
             None if may_open => 0,
             None => u64::MAX,
