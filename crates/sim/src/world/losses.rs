@@ -92,21 +92,22 @@ impl World {
     /// Whether the loss of this member may cost dirty data, though the pool has not made up for another loss. It must
     /// not, if all dirty blocks are elsewhere, and two members are left with room enough: else the pool ends. Without copies
     /// there are entries of one member alone: a new size is one, and has no block. A start after a crash cannot know whether
-    /// the missing one had some.
+    /// the missing one had some; nor whether two had, if the list names both, as the pool has noticed neither.
     fn may_cost(&self, device: usize) -> bool {
         let mirrors = |core: &&dyn UnderTest| self.losses.mirrors && core.host_copies() > 1;
         let Some(core) = self.core.as_deref().filter(mirrors) else { return true };
         let members = core.members();
-        // The pool may not have noticed the first loss yet.
         let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.losses.lost == Some(Lost::Device(other)));
         let lost_now = self.flash.member_of(device);
-        let in_use = (0..).map(MemberId).zip(&members);
-        let in_use = in_use.filter(|(id, member)| member.state == MemberState::InUse && !is_lost(*id));
-        let left: Vec<_> = in_use.filter(|(id, _)| Some(*id) != lost_now).map(|(_, member)| member).collect();
+        let in_use = (0..).map(MemberId).zip(&members).filter(|(_, member)| member.state == MemberState::InUse);
+        let (unnoticed, in_use): (Vec<_>, Vec<_>) = in_use.partition(|(id, _)| is_lost(*id));
+        let left = in_use.into_iter().filter(|(id, _)| Some(*id) != lost_now).map(|(_, member)| member);
+        let left: Vec<_> = left.collect();
         let only_copies = left.iter().all(|member| member.copies_only);
         let counts = left.iter().filter(|member| only_copies || !member.copies_only);
         let of = |member: &MemberId| members.get(usize::from(member.0));
-        left.len() < 2
+        !unnoticed.is_empty()
+            || left.len() < 2
             || counts.map(|member| member.segments).sum::<u64>() < SEGMENTS_LEAST
             || lost_now.as_ref().and_then(of).is_none_or(|member| member.dirty > 0)
     }
