@@ -145,6 +145,9 @@ pub struct Stats {
     /// Gauge: dirty blocks that one member has, where two should.
     #[serde(default)]
     pub exposed_blocks: u64,
+    /// Gauge: dirty blocks that still move, because slots are to be emptied: of a device that goes, or becomes smaller.
+    #[serde(default)]
+    pub leaving_blocks: u64,
     /// Gauge: objects with something for the origin, their size or time included.
     pub dirty_objects: u64,
     /// Gauge: objects whose destage failed last time.

@@ -298,9 +298,14 @@ impl Log {
     pub fn is_weak(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(id);
         let alone = self.mirrors() && segment.dirty > 0 && self.is_single(id) && self.works_somewhere(id);
-        let to_go = self.segments.keepers(id).any(|keeper| self.is_to_be_emptied(keeper))
-            || segment.dirty > 0 && self.row_is_to_go(id);
-        segment.state == SegmentState::Sealed && (alone || to_go)
+        segment.state == SegmentState::Sealed && (alone || self.is_leaving(id))
+    }
+
+    /// Whether what this segment has moves, because a slot of it, or of its row, is to have nothing.
+    #[must_use]
+    pub fn is_leaving(&self, id: SegmentId) -> bool {
+        self.segments.keepers(id).any(|keeper| self.is_to_be_emptied(keeper))
+            || self.segments.get(id).dirty > 0 && self.row_is_to_go(id)
     }
 
     /// Whether the slot where a segment is at home takes no new ones, and its member works: what it has moves.

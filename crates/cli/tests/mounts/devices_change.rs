@@ -394,6 +394,43 @@ fn a_device_shrinks_while_it_is_used_and_keeps_what_is_dirty() {
     assert!(fs::read(pond.origin().join("f9")).unwrap() == pattern(1 << 20, 9));
 }
 
+/// Waits until a part of what there was is left, by the words of a status, and a rate and the time to go are known.
+pub fn wait_for_progress(pond: &Pond, total: &str, shown: impl Fn(&serde_json::Value) -> [serde_json::Value; 3]) {
+    let mut most = 0;
+    wait_until(&format!("a part of {total} is left"), || {
+        let [left, rate, time] = shown(&pool_status(pond));
+        let left = left.as_u64().unwrap();
+        most = most.max(left);
+        left > 0 && left < most && rate.as_f64() > Some(0.0) && time.as_f64() > Some(0.0)
+    });
+}
+
+#[test]
+fn a_device_that_shrinks_says_how_much_is_left_to_move() {
+    let pond = Pond::new();
+    mount_over(&pond, &["flash"], &["--size", "128M", "--test-fault", "none"]).ok();
+    let settings = ["flush-period=off", "idle-flush=off", "dirty-threshold=off", "sequential-cutoff=off"];
+    run(["set", pond.mnt().to_str().unwrap()].iter().chain(&settings)).ok();
+    let holds = pattern(84 << 20, 1);
+    write_and_sync(&pond.mnt().join("file"), &holds);
+    // So slow that it can be watched.
+    pond.fault("delay=20").ok();
+    pool(&pond, "shrink", &["88M".as_ref(), "--background".as_ref()]).ok();
+    wait_for_progress(&pond, "what lies at the end", |status| {
+        let change = &status["change"];
+        assert!(change["total_bytes"].as_u64() >= change["left_bytes"].as_u64(), "{change}");
+        ["left_bytes", "bytes_per_second", "left_seconds"].map(|name| change[name].clone())
+    });
+    pool(&pond, "status", &[]).refused(0, &["shrinking", " left, ", "/s", " to go"]);
+    pond.fault("heal").ok();
+    let waited = pool(&pond, "wait", &["--json".as_ref()]).ok().json();
+    let change = &waited["change"];
+    assert_eq!((&change["state"], &change["left_bytes"]), (&"done".into(), &0.into()), "{waited}");
+    assert_eq!(pond.status()["size_bytes"], 88 << 20);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
+}
+
 #[test]
 fn a_change_that_is_not_possible_is_refused_and_a_dry_run_changes_nothing() {
     let pond = Pond::new();

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headpond_peer::{PeerFrame, Said};
 
+use crate::devices_change::wait_for_progress;
 use crate::lacking::lacks_nothing;
 use crate::pond::{Pond, SIZE, headpond, pattern, run, wait_until, write_and_sync};
 use crate::several_devices::{EndAtLast, fault, pool, pool_status, write_and_verify};
@@ -268,6 +269,38 @@ fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
         pond.unmount(&[]).ok();
         assert!(fs::read(pond.origin().join("file")).unwrap() == holds, "{signal}");
     }
+}
+
+/// What is still to be copied is told, while the flash is so slow that it can be watched.
+fn first_copy_is_told(pond: &Pond) {
+    wait_for_progress(pond, "what is dirty", |status| {
+        ["exposed_bytes", "exposed_bytes_per_second", "exposed_left_seconds"].map(|name| status[name].clone())
+    });
+    pool(pond, "status", &[]).refused(0, &["exposed: ", " have one copy, ", "/s", " to go"]);
+    pond.fault("heal").ok();
+    let waited = pool(pond, "wait", &["--json".as_ref()]).ok().json();
+    assert_eq!((&waited["state"], &waited["exposed_bytes"]), (&"ONLINE".into(), &0.into()), "{waited}");
+}
+
+#[test]
+fn the_first_copy_says_how_much_is_left_of_it() {
+    let mut pond = Pond::new();
+    pond.mount(&["--size", "96M", "--test-fault", "none"]).ok();
+    run(["set", pond.mnt().to_str().unwrap(), "flush-period=off", "idle-flush=off", "sequential-cutoff=off"]).ok();
+    let (path, holds) = (pond.mnt().join("file"), pattern(24 << 20, 1));
+    write_and_sync(&path, &holds);
+    // Of a peer that is added, and of one that a mount is the first to name.
+    let peer = Peer::here(&pond);
+    pond.fault("delay=20").ok();
+    pool(&pond, "add", &["--peer".as_ref(), peer.address.as_ref(), "--background".as_ref()]).ok();
+    first_copy_is_told(&pond);
+    pool(&pond, "remove", &[peer.address.as_ref(), "-q".as_ref()]).ok();
+    write_and_sync(&path, &holds);
+    pond.unmount(&["--keep-dirty"]).ok();
+    pond.mount_foreground(&["--test-fault", "delay=20", "--peer", &peer.address]);
+    first_copy_is_told(&pond);
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
 }
 
 /// Waits until this peer has a copy that is whole.

@@ -49,7 +49,7 @@ impl Planned {
     pub(super) fn what(&self) -> String {
         match self {
             Self::Add { flash, .. } => format!("adding {}", flash.display()),
-            Self::AddPeer { peer, .. } => format!("making a copy at {}", peer.address),
+            Self::AddPeer { peer, .. } => format!("adding {} for copies", peer.address),
             Self::Remove { flash, .. } => format!("removing {}", flash.display()),
             Self::Forget { flash, .. } => format!("doing without {}", flash.display()),
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
@@ -129,7 +129,7 @@ impl Service {
             exposed_bytes_per_second: exposed_pace.map_or(0.0, |pace| pace.bytes_per_second),
             exposed_left_seconds: exposed_pace.and_then(|pace| pace.left_seconds),
             actions,
-            change: self.change_shown(&seen),
+            change: self.change_shown(&stats, &seen),
             scrub,
             members: seen.iter().map(|member| self.member_shown(member)).collect(),
             peers: self.members.devices().peers().into_iter().map(|peer| peer.address).collect(),
@@ -279,9 +279,8 @@ impl Service {
     }
 
     /// The change under way, or the last one.
-    fn change_shown(&self, seen: &[SeenMember]) -> Option<PoolChangeShown> {
+    fn change_shown(&self, stats: &ShardStats, seen: &[SeenMember]) -> Option<PoolChangeShown> {
         let emptied = seen.iter().find(|member| member.shown.state == MemberState::Emptied);
-        let left_bytes = emptied.map_or(0, |member| member.shown.dirty_blocks * BLOCK_U64);
         let known = self.operations.last(POOL, 1).pop();
         let is_running = known.as_ref().is_some_and(|known| known.progress == OperationProgress::Running);
         let mut change = match known.filter(|_| is_running || emptied.is_none()) {
@@ -308,8 +307,9 @@ impl Service {
             },
         };
         let mut emptying = self.emptying.lock().unwrap_or_else(PoisonError::into_inner);
-        if change.state == "running" && emptied.is_some() {
-            // Writers may make more of it dirty.
+        if change.state == "running" {
+            // Writers may make more of it dirty. Nothing moves if no device goes, or becomes smaller.
+            let left_bytes = stats.engine.leaving_blocks * BLOCK_U64;
             let pace = emptying.look(Instant::now(), left_bytes);
             change.total_bytes = pace.total_bytes;
             change.left_bytes = left_bytes;

@@ -415,6 +415,16 @@ impl Engine {
         blocks.max(u64::from(!is_known || !log.is_double()))
     }
 
+    /// Dirty blocks that still move, because slots are to be emptied: of a member that goes, or that becomes smaller.
+    pub(crate) fn leaving_blocks(&self) -> u64 {
+        if !self.membership.empties() {
+            return 0;
+        }
+        let log = self.store.log();
+        let leaving = log.segments().iter().filter(|(id, _)| log.is_leaving(*id));
+        leaving.map(|(_, segment)| u64::from(segment.dirty)).sum()
+    }
+
     /// On how many members a start after a crash expects each host batch, 1 or 2. With 1 it is refused while a member is
     /// missing, whatever that one has.
     #[must_use]

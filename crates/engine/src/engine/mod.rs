@@ -338,6 +338,7 @@ impl Engine {
             policy_bytes: self.keep.memory(),
             memory_blocks: self.store.window().len() as u64,
             exposed_blocks: self.exposed_blocks(),
+            leaving_blocks: self.leaving_blocks(),
             dirty_objects: objects.dirty(),
             failing_objects: objects.failing(),
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
