@@ -9,9 +9,8 @@
 //! the flash does not keep up, batches grow instead. Where a sync is to be expected ([`SyncRhythm`]), the log writes
 //! and syncs before a request asks.
 //!
-//! The host stream may fill several segments with its batches ([`OpenSegments`]), each where it is written first
-//! (`place`). A sync waits for every
-//! earlier write, in whichever segment it lies, so what is durable is always a prefix.
+//! The host stream may fill several segments with its batches ([`OpenSegments`]); `place` says which is next. A sync
+//! waits for every earlier write, in whichever segment it lies, so what is durable is always a prefix.
 //!
 //! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
 //! which come between requests, publish them there.

@@ -5,8 +5,8 @@
 //! pool that has much to write uses each device as far as it goes, and a lone sync waits for a fast one. A segment is opened
 //! where fewest are open, so that each member has one.
 //!
-//! Pairs take turns, and are opened where there is most room, as most pairs come of it so. Each of two pairs may have a part
-//! in every member's work, so the choice gained nothing there, and rows with a parity came at worse moments.
+//! Pairs take turns, and are opened where there is most room, as most pairs come of it so. Decision 15 says what was tried
+//! with them.
 //!
 //! The price: a look at each open segment of the host stream for each batch.
 
