@@ -257,7 +257,12 @@ impl Object {
 
     /// Gone at the origin, and nobody here has it open: nothing is worth writing to it.
     pub(crate) const fn leaving(&self) -> bool {
-        self.name.is_gone() && self.opens == 0 && self.active == 0
+        self.is_nobodys() && self.active == 0
+    }
+
+    /// Gone at the origin, and no program has it open. A request for many files may still name it.
+    pub(crate) const fn is_nobodys(&self) -> bool {
+        self.name.is_gone() && self.opens == 0
     }
 
     /// The same for an origin's file of another size.

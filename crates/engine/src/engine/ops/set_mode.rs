@@ -32,8 +32,9 @@ impl Engine {
                 self.begin_flush(id, None, &FlushScope::All);
                 StepResult::Wait
             }
-            // What had begun before the switch may have ended after that flush had begun.
-            _ if self.store.objects().values().any(|known| known.data_dirty() && !known.leaving()) => {
+            // What had begun before the switch may have ended after that flush had begun. A flush passes by what is
+            // nobody's: it would end at once, again and again.
+            _ if self.store.objects().values().any(|known| known.data_dirty() && !known.is_nobodys()) => {
                 self.begin_flush(id, None, &FlushScope::All);
                 StepResult::Wait
             }
