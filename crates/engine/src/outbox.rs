@@ -144,9 +144,9 @@ impl Outbox {
     /// When no such effect is under way.
     pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Answered {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
-        self.member_times.ended(ticket, self.now);
         let errno = if let Outcome::Failed(errno) = outcome { Some(errno) } else { None };
         if let Some((purpose, touched)) = self.under_way.remove(&ticket) {
+            self.note_time(ticket, touched);
             return Answered { refused: touched.changed.zip(errno), ended: Some((purpose, outcome)) };
         }
         let part_of = |joint: &Joint| joint.left.iter().position(|(other, _)| *other == ticket);
@@ -154,6 +154,8 @@ impl Outbox {
         let (place, part) = found.expect("an effect is completed once");
         let joint = &mut self.joint[place];
         let (_, touched) = joint.left.swap_remove(part);
+        self.note_time(ticket, touched);
+        let joint = &mut self.joint[place];
         let refused = touched.changed.zip(errno);
         joint.failed = joint.failed.or(errno);
         if let Outcome::Bytes(bytes) = outcome {
@@ -171,6 +173,13 @@ impl Outbox {
             Some(_) => Outcome::Failed(Errno::IO),
         };
         Answered { refused, ended: Some((purpose, failed.map_or_else(whole, Outcome::Failed))) }
+    }
+
+    /// Reads are not timed, and look for nothing.
+    fn note_time(&mut self, ticket: Ticket, touched: Touched) {
+        if touched.changed.is_some() {
+            self.member_times.ended(ticket, self.now);
+        }
     }
 
     /// How long members took lately.
