@@ -63,6 +63,19 @@ enum Becomes<T: Tree> {
     Elsewhere(NameInDirectory<T>),
 }
 
+/// Closes what an object was given. If its file `stays` with the engine, opens it instead, so that the engine closes it.
+async fn leaving<T: Tree, P: ContentStore<T>>(
+    pond: &P,
+    object: Option<ObjectId>,
+    stays: bool,
+) -> Option<Box<dyn Leaving>> {
+    if stays {
+        pond.keep_open(object?).await;
+        return None;
+    }
+    pond.leaving(object?).await
+}
+
 impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// A name that is about to go, if it exists.
     pub(crate) fn going(
@@ -96,15 +109,9 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
             inode.set_last_seen(&found);
             let known = inode.known();
             // The engine's descriptor, too: otherwise the engine's remaining work there would find no file.
-            let file = match &known {
-                Some(known) if inode.key.birth == FileKey::NO_BIRTH => {
-                    // Not here: another file may get its number. See the head of this file.
-                    self.pond.keep_open(known.object()).await;
-                    None
-                }
-                Some(known) => self.pond.leaving(known.object()).await,
-                None => None,
-            };
+            // Where another file may get its number, it closes later: see the head of this file.
+            let stays = inode.key.birth == FileKey::NO_BIRTH;
+            let file = leaving(&*self.pond, known.as_ref().map(|known| known.object()), stays).await;
             let ended = inode.slot.end_kept();
             if ended {
                 inode.went();
@@ -164,11 +171,7 @@ impl<T: Tree, P: ContentStore<T>> Going<T, P> {
     }
 
     async fn leaving(&self, object: Option<ObjectId>) -> Option<Box<dyn Leaving>> {
-        if self.stays_with_the_engine() {
-            self.pond.keep_open(object?).await;
-            return None;
-        }
-        self.pond.leaving(object?).await
+        leaving(&*self.pond, object, self.stays_with_the_engine()).await
     }
 
     /// Whether the file stays open until the log says that it is forgotten.
