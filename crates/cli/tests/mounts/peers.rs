@@ -271,7 +271,7 @@ fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
     }
 }
 
-/// What is still to be copied is told, while the flash is so slow that it can be watched.
+/// The status says how much is still to be copied. The flash is slow, so there is time to look.
 fn first_copy_is_told(pond: &Pond) {
     wait_for_progress(pond, "what is dirty", |status| {
         ["exposed_bytes", "exposed_bytes_per_second", "exposed_left_seconds"].map(|name| status[name].clone())
