@@ -79,7 +79,7 @@ mod witness;
 pub use config::Config;
 pub use destage::FlushProgress;
 pub use effect::{Effect, Outcome, Room, Space, Ticket};
-pub use engine::{Engine, Holding, MemberShown, fits_together};
+pub use engine::{Engine, Holding, MemberShown, NoNumber, fits_together, number_for};
 pub use headpond_base::{Class, Compression, Redundancy};
 pub use headpond_log::{
     Device, FlashRead, LastAcknowledged, LeftBehind, LeftError, LeftWrite, Mutation, Present, SecondTail, TailSlots,

@@ -183,7 +183,8 @@ pub enum MembersChange {
         member: MemberId,
         /// Its row.
         row: Member,
-        /// In whose place it comes. Without a name: in that of the first of its kind that is missed.
+        /// In whose place it comes. Without a name: in that of the first of its kind that is missed; one with copies only
+        /// also in that of a flash that is missed, if no copy is.
         instead_of: Option<MemberId>,
     },
     /// A member has more room than before.

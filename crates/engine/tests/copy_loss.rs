@@ -146,3 +146,26 @@ fn what_is_frozen_goes_on_with_another_setting_and_with_the_end_of_the_mount() {
     assert!(matches!(world.ask(Request::Stop), Reply::Done));
     assert!(matches!(world.reply(asked), Reply::Done));
 }
+
+/// After a take-over the pool goes on upon the copy. The next host with a copy makes it whole, so nobody is missed.
+#[test]
+fn a_copy_that_joins_after_a_take_over_stands_in_for_the_flash_that_was_lost() {
+    let (mut world, file) = with_copy(CopyLoss::WriteThrough);
+    world.refuses_writes = Some(MemberId(0));
+    world.write(file, 0, &[2; BLOCK]);
+    sync(&mut world, file);
+    world.sleep(1000);
+    let lost = world.engine.members()[0];
+    assert!(lost.missed && !lost.works && !world.engine.members()[1].copies_only, "{lost:?}");
+    world.join_copy(MemberId(2));
+    assert!(world.engine.members().iter().all(|shown| !shown.missed), "{:?}", world.engine.members());
+    world.write(file, 0, &[3; BLOCK]);
+    sync(&mut world, file);
+}
+
+#[test]
+fn a_flash_that_joins_is_no_copy_on_another_host() {
+    let (mut world, _, _) = without_copy(CopyLoss::GoOn);
+    world.join(MemberId(2), false);
+    assert!(world.engine.members()[1].missed, "the copy is still missed");
+}

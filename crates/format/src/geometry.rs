@@ -190,6 +190,12 @@ impl Geometry {
         self.map_bytes() / CHECKPOINT_BYTES_A_BLOCK
     }
 
+    /// Whether a checkpoint has room for a table of so many segments.
+    #[must_use]
+    pub const fn has_room_for_rows(&self, segments: u64) -> bool {
+        segments * SegmentRow::BYTES_MAX as u64 <= self.area_bytes / 2
+    }
+
     /// Blocks of the largest record in this pool: a segment also takes its head, a batch head and a footer. Less than
     /// [`RECORD_BLOCKS_MAX`] only in the small segments of tests.
     #[must_use]

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
 use headpond_device::Fill;
-use headpond_engine::{MemberShown, MembersChange, Reply, Request};
-use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
+use headpond_engine::{MemberShown, MembersChange, NoNumber, Reply, Request, number_for};
+use headpond_format::{Geometry, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats, TermState};
 
 use super::device_events::DeviceEvents;
@@ -402,12 +402,10 @@ impl PoolMembers {
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
         let file = DeviceFile::of(flash.opened()).map_err(|error| failed("cannot open it once more", &error))?;
         let known = self.handle.stats().members;
-        let Some(member) = self.next_number(&known, instead_of) else {
-            return Err(format!(
-                "this pool has had {MEMBERS_MAX} devices, and none of those that are gone is forgotten yet: the pool still \
-                 moves what they had. Try again later; to see what it misses: headpond pool status"
-            ));
-        };
+        let is_kept =
+            |shown: &MemberShown| shown.missed && instead_of != Some(shown.member) || self.devices.has(shown.member);
+        let number = number_for(u64::from(row.slots), &known, &self.geometry, is_kept);
+        let member = number.map_err(|why| no_number(why, &path.display()))?;
         if known.len() > usize::from(member.0) {
             self.wipe_heads(&flash, &row).map_err(|error| failed("cannot write to it", &error))?;
             for set in [&self.gone, &self.leaving] {
@@ -454,18 +452,6 @@ impl PoolMembers {
                 Err(failed("the pool does not take it", &why))
             }
         }
-    }
-
-    /// The number for another device: a new one, as long as there are some, else that of one that is gone.
-    fn next_number(&self, known: &[MemberShown], instead_of: Option<MemberId>) -> Option<MemberId> {
-        if known.len() < MEMBERS_MAX {
-            return u16::try_from(known.len()).ok().map(MemberId);
-        }
-        let is_free = |shown: &&MemberShown| {
-            let is_wanted = shown.missed && instead_of != Some(shown.member);
-            shown.is_spare && !is_wanted && !self.devices.has(shown.member)
-        };
-        known.iter().find(is_free).map(|shown| shown.member)
     }
 
     /// Makes sure that no slot of a device has a head of this pool, or a batch behind one: under a number that another
@@ -740,11 +726,24 @@ pub(crate) fn name_devices(marker: &mut Marker, devices: &PoolDevices) {
     marker.members = named.map(|device| MarkerMember { member: device.member.0, flash: device.path }).collect();
 }
 
+/// Why no device can join.
+fn no_number(why: NoNumber, path: &dyn std::fmt::Display) -> String {
+    match why {
+        NoNumber::NotYet => "this pool has room for no further device, and none of those that are gone is forgotten yet: the \
+                             pool still moves what they had. Try again later; to see what it misses: headpond pool status"
+            .to_owned(),
+        NoNumber::TooManySlots => format!(
+            "{path}: it is too large for this pool, whose checkpoints have room for few segments more. Give it a smaller \
+             file or partition"
+        ),
+    }
+}
+
 /// Why the engine refuses a change.
 pub(crate) fn refused(errno: Errno) -> String {
     match errno {
         Errno::BUSY => "another change of the pool's devices is under way. To see it: headpond pool status".to_owned(),
-        Errno::NOSPC => "the pool has no room for that: the other devices could not take what is dirty".to_owned(),
+        Errno::NOSPC => "the pool's checkpoints have no room for so many segments more: take less of the device".to_owned(),
         Errno::AGAIN => {
             "some dirty data has one copy at the moment, or the other devices have no room for what comes next. Wait until \
              that is over: headpond pool wait"

@@ -2,7 +2,7 @@
 //! go.
 
 use headpond_base::{BLOCK, Errno, MemberId, Nanos, Redundancy};
-use headpond_format::{Address, Member, MemberState, Members, SETTINGS_SLOTS, SegmentRow};
+use headpond_format::{Address, Geometry, MEMBERS_MAX, Member, MemberState, Members, SETTINGS_SLOTS};
 use headpond_log::{Log, Mutation, ReadFrom};
 
 use crate::effect::{Effect, Outcome};
@@ -51,6 +51,50 @@ pub struct MemberShown {
     pub is_set_aside: bool,
     /// Whether it could be taken offline now, or why not.
     pub may_go_offline: Result<(), Errno>,
+}
+
+/// The missed member in whose place another one comes: the first of its kind. After a take-over the copy of another host
+/// is the pool's flash, and what is missed is the flash that it had: the next host with a copy makes the pool whole.
+fn stands_in_for(list: &Members, copies_only: bool) -> Option<MemberId> {
+    let first = |of: bool| list.iter().find(|(_, row)| row.missed && row.copies_only == of).map(|(id, _)| id);
+    first(copies_only).or_else(|| first(false).filter(|_| copies_only))
+}
+
+/// Why no number is free for another device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoNumber {
+    /// A member that is gone will leave one: the pool still moves what it had.
+    NotYet,
+    /// The checkpoints of this pool have no room for a table with so many slots more.
+    TooManySlots,
+}
+
+/// The number for another device that has so many slots: a new one while there are some, and the checkpoints have room
+/// for its slots beside those of all members that ever were. Else that of a member that is gone, whose slots it takes
+/// over. `is_kept` says which of those must keep theirs for now.
+///
+/// # Errors
+/// [`NoNumber`].
+pub fn number_for(
+    slots: u64,
+    known: &[MemberShown],
+    geometry: &Geometry,
+    is_kept: impl Fn(&MemberShown) -> bool,
+) -> Result<MemberId, NoNumber> {
+    let rows: u64 = known.iter().map(|shown| shown.segments).sum();
+    let next = u16::try_from(known.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
+    if let Some(next) = next.filter(|_| geometry.has_room_for_rows(rows + slots)) {
+        return Ok(MemberId(next));
+    }
+    let fits = |shown: &&MemberShown| geometry.has_room_for_rows(rows + slots.saturating_sub(shown.segments));
+    let gone = || known.iter().filter(|shown| shown.state == MemberState::Gone).filter(fits);
+    // The one that leaves the smallest table.
+    let free = gone().filter(|shown| shown.is_spare && !is_kept(shown));
+    let best = free.min_by_key(|shown| slots.saturating_sub(shown.segments));
+    best.map(|shown| shown.member).ok_or(match gone().next() {
+        Some(_) => NoNumber::NotYet,
+        None => NoNumber::TooManySlots,
+    })
 }
 
 impl Engine {
@@ -128,9 +172,7 @@ impl Engine {
                 let longer = list.with_number(id, member).ok_or(Errno::NOSPC)?;
                 self.outbox.member_times_mut().forget(id);
                 self.extend(id, &longer)?;
-                let missed = |row: &Member| row.missed && row.copies_only == member.copies_only;
-                let first = || list.iter().find(|(_, row)| missed(row)).map(|(id, _)| id);
-                self.membership.want(match instead_of.or_else(first) {
+                self.membership.want(match instead_of.or_else(|| stands_in_for(&list, member.copies_only)) {
                     Some(other) if list.get(other).is_some_and(|row| row.missed) => longer.forgiving(other),
                     _ => longer,
                 });
@@ -202,9 +244,8 @@ impl Engine {
     /// New slots of a member become homes. [`Errno::NOSPC`] if no checkpoint has room for them.
     fn extend(&mut self, member: MemberId, list: &Members) -> Result<(), Errno> {
         let row = list.get(member).ok_or(Errno::INVAL)?;
-        let geometry = self.store.log().geometry();
-        let slots: u64 = list.iter().map(|(_, member)| u64::from(member.slots)).sum();
-        if slots * SegmentRow::BYTES_MAX as u64 > geometry.area_bytes / 2 {
+        let slots = list.iter().map(|(_, member)| u64::from(member.slots)).sum();
+        if !self.store.log().geometry().has_room_for_rows(slots) {
             return Err(Errno::NOSPC);
         }
         self.store.extend_member(member, row);
@@ -472,5 +513,71 @@ impl Engine {
             }
         }
         shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_format::MemberName;
+
+    use super::*;
+
+    fn shown(member: u16, row: &Member) -> MemberShown {
+        MemberShown {
+            member: MemberId(member),
+            state: row.state,
+            is_spare: row.state == MemberState::Gone,
+            missed: false,
+            works: row.state == MemberState::InUse,
+            copies_only: row.copies_only,
+            bytes: row.bytes,
+            segments: u64::from(row.slots),
+            free_segments: 0,
+            blocks: 0,
+            dirty_blocks: 0,
+            sync_time: None,
+            lags: false,
+            is_set_aside: false,
+            may_go_offline: Ok(()),
+        }
+    }
+
+    /// A chain of take-overs: each owner's flash is lost, its peer's copy goes on, and another peer joins.
+    #[test]
+    fn members_can_be_replaced_for_ever() {
+        for bytes in [64 << 20, 1 << 30, 1 << 40] {
+            let (geometry, rows) = Geometry::for_members(&[(MemberName([1; 16]), bytes)], None).unwrap();
+            let row = rows[0];
+            let mut list = Members::first(row);
+            let mut last = MemberId(0);
+            for round in 0..3 * MEMBERS_MAX {
+                let known: Vec<_> = list.iter().map(|(member, row)| shown(member.0, row)).collect();
+                let member = number_for(u64::from(row.slots), &known, &geometry, |_| false).unwrap();
+                let joined = Member { name: MemberName([2 + round as u8; 16]), ..row };
+                list = list.with_number(member, joined).unwrap();
+                let slots = list.iter().map(|(_, row)| u64::from(row.slots)).sum();
+                assert!(geometry.has_room_for_rows(slots), "{bytes} bytes, round {round}");
+                list = list.with_state(last, MemberState::Gone);
+                last = member;
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_is_not_given_again_while_something_of_the_member_is_wanted() {
+        let (geometry, rows) = Geometry::for_members(&[(MemberName([1; 16]), 1 << 30)], None).unwrap();
+        // Each device that came later was larger than the pool was when it was made.
+        let slots = 3 * u64::from(rows[0].slots);
+        let gone = Member { state: MemberState::Gone, slots: 3 * rows[0].slots, ..rows[0] };
+        let mut known = vec![shown(0, &rows[0])];
+        while geometry.has_room_for_rows(known.iter().map(|shown| shown.segments).sum::<u64>() + slots) {
+            known.push(shown(known.len() as u16, &gone));
+        }
+        assert!(known.len() < MEMBERS_MAX, "the table is what ends first");
+        let number = |known: &[MemberShown], slots| number_for(slots, known, &geometry, |shown| shown.member.0 == 1);
+        assert_eq!(number(&known, slots), Ok(MemberId(2)));
+        assert_eq!(number(&known, 100 * slots), Err(NoNumber::TooManySlots));
+        known.iter_mut().for_each(|shown| shown.is_spare = false);
+        assert_eq!(number(&known, slots), Err(NoNumber::NotYet));
     }
 }

@@ -13,7 +13,7 @@ mod ops;
 mod refused_sync;
 
 pub use holdings::Holding;
-pub use members::MemberShown;
+pub use members::{MemberShown, NoNumber, number_for};
 pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};

@@ -245,12 +245,17 @@ impl World {
 
     /// A device that keeps the copy on another host joins the pool, as this member.
     pub fn join_copy(&mut self, member: MemberId) {
+        self.join(member, true);
+    }
+
+    /// A device joins the pool, as this member.
+    pub fn join(&mut self, member: MemberId, copies_only: bool) {
         self.others.push(Memory(vec![0; POOL as usize]));
         self.members.push(member);
         let geometry = geometry();
         let slots = ((POOL - geometry.segments_start) / geometry.segment_bytes as u64) as u32;
         let name = MemberName([10 + member.0 as u8; 16]);
-        let row = Member { copies_only: true, ..Member::in_use(name, slots, POOL, geometry.segments_start) };
+        let row = Member { copies_only, ..Member::in_use(name, slots, POOL, geometry.segments_start) };
         let added = self.ask(Request::ChangeMembers(MembersChange::Add { member, row, instead_of: None }));
         assert!(matches!(added, Reply::Done), "{added:?}");
     }
