@@ -37,6 +37,9 @@ pub struct MariadbSettings {
 /// The load of the kill test.
 const LOAD: Load = Load { tables: 2, rows: 20_000, threads: 3 };
 
+/// Clients at once, the lab's own included: a study had 512.
+const CONNECTIONS_MAX: u32 = 600;
+
 impl MariadbSettings {
     /// Smaller than the tables of the kill test's load, so that pages are read and written.
     pub const SMALL: Self = Self { buffer_pool_mib: 6, redo_log_mib: 16, durable: true, more: Vec::new() };
@@ -57,6 +60,7 @@ impl MariadbSettings {
             "--innodb-buffer-pool-load-at-startup=0".to_owned(),
             "--skip-log-bin".to_owned(),
             "--skip-networking".to_owned(),
+            format!("--max-connections={CONNECTIONS_MAX}"),
         ];
         options.extend(self.more.iter().cloned());
         options

@@ -20,8 +20,8 @@ const START_MAX: Duration = Duration::from_secs(120);
 const STOP_MAX: Duration = Duration::from_secs(60);
 /// pgbench's scale: 100,000 rows each, about 16 MiB with the index; more than the buffers hold.
 const SCALE: &str = "1";
-/// Clients at once, the lab's own included.
-const CONNECTIONS_MAX: u32 = 300;
+/// Clients at once, the lab's own included: a study had 512.
+const CONNECTIONS_MAX: u32 = 600;
 /// Clients of the load.
 const CLIENTS: &str = "3";
 

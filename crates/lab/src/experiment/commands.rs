@@ -4,13 +4,14 @@ use super::cards::{self, CardsArgs};
 use super::plan::{Plan, duration};
 use super::results::{Results, Session};
 use super::runner::Means;
+use super::study::{self, Study};
 use super::target::on_disk;
 use super::{Definition, Target, report, runner, shipped, shipped_text};
 use crate::demo;
 use crate::failure::{Failure, Result, catch_interrupts};
 use crate::pond::Headpond;
 use crate::{fio, sysbench};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -52,6 +53,11 @@ enum Command {
     ///
     /// The same as `run` with at least two targets, and at least four runs of each, in turns (A B B A).
     Compare(RunArgs),
+    /// Run all experiments of a published study, and put its figures beside ours on one page
+    ///
+    /// Each experiment has a session of its own in the directory. The same command with the same --out goes on where it
+    /// was interrupted. Without a name: the studies that there are.
+    Study(StudyArgs),
     /// Go on with an interrupted session
     Resume(ResumeArgs),
     /// Write the page, charts and tables of a session again
@@ -66,6 +72,7 @@ enum Command {
 const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   /slow                              a directory
   flash                              a scratch directory on flash, without headpond
+  throttled:volume-200               a scratch directory on a throttled disk, without headpond (root)
   /dev/sdb                           a device; also needs --destroy /dev/sdb
   headpond:mode=write-back           headpond over a scratch directory, slowed to a 7,200 rpm disk
   headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
@@ -108,18 +115,8 @@ struct RunArgs {
     /// The disk of the targets that name none: a modelled one, or throttled:iops=N,mib=N (root; see `headpond-lab disk`)
     #[arg(long, value_name = "DISK")]
     origin_disk: Option<String>,
-    /// Run for seconds instead of minutes, to see that everything works. The figures mean little
-    #[arg(long)]
-    quick: bool,
-    /// Seconds to measure in each run [default: the experiment's]
-    #[arg(long, value_name = "N")]
-    seconds: Option<u32>,
-    /// Seconds of load before that, not measured [default: the experiment's]
-    #[arg(long, value_name = "N")]
-    warmup: Option<u32>,
-    /// Runs of each target [default: the experiment's]
-    #[arg(long, value_name = "N")]
-    repeats: Option<u32>,
+    #[command(flatten)]
+    scale: ScaleArgs,
     /// The amount of data for fio, in MiB [default: the experiment's]
     #[arg(long, value_name = "MIB")]
     size: Option<u32>,
@@ -138,13 +135,93 @@ struct RunArgs {
     demo: demo::Extras,
 }
 
+/// How large and how long.
+#[derive(Args, Clone, Copy, Debug)]
+struct ScaleArgs {
+    /// Run for seconds instead of minutes, to see that everything works. The figures mean little
+    #[arg(long)]
+    quick: bool,
+    /// The study's own sizes and times, for people with the hardware; `headpond lab list` says how long that takes
+    #[arg(long, value_enum, conflicts_with = "quick")]
+    scale: Option<Scale>,
+    /// Seconds to measure in each run [default: the experiment's]
+    #[arg(long, value_name = "N")]
+    seconds: Option<u32>,
+    /// Seconds of load before that, not measured [default: the experiment's]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
+    /// Runs of each target [default: the experiment's]
+    #[arg(long, value_name = "N")]
+    repeats: Option<u32>,
+}
+
+/// How large an experiment is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Scale {
+    /// As the study had it
+    Study,
+}
+
+#[derive(Args, Debug)]
+struct StudyArgs {
+    /// The study's name
+    name: Option<String>,
+    #[command(flatten)]
+    scale: ScaleArgs,
+    /// Only these of its experiments. You can repeat this option
+    #[arg(long, value_name = "EXPERIMENT")]
+    only: Vec<String>,
+    /// The disk of the origins: throttled:iops=N,mib=N (root; see `headpond-lab disk`) [default: the experiments']
+    #[arg(long, value_name = "DISK")]
+    origin_disk: Option<String>,
+    /// Where the results go [default: headpond-lab/STUDY]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    means: MeansArgs,
+    /// Only show the plan
+    #[arg(long)]
+    plan: bool,
+}
+
+impl ScaleArgs {
+    /// An experiment, so large and so long.
+    fn of(&self, mut definition: Definition) -> Result<Definition> {
+        if self.quick {
+            definition = definition.quick();
+        } else if self.scale == Some(Scale::Study) {
+            definition = definition.of_study()?;
+        }
+        for case in &mut definition.cases {
+            // What the command line says is for all of them.
+            case.seconds = case.seconds.filter(|_| self.seconds.is_none());
+            case.warmup = case.warmup.filter(|_| self.warmup.is_none());
+        }
+        definition.seconds = self.seconds.unwrap_or(definition.seconds).max(1);
+        definition.warmup = self.warmup.unwrap_or(definition.warmup);
+        if let Some(round) = &mut definition.round {
+            if definition.warmup > 0 {
+                return Err(Failure::Other(format!(
+                    "experiment '{}' does not take --warmup: it runs until it is steady",
+                    definition.name
+                )));
+            }
+            // Ten rounds at least, so that five in a row can be chosen from.
+            *round = (*round).min(definition.seconds / ROUNDS_MIN).max(1);
+        }
+        definition.repeats = self.repeats.unwrap_or(definition.repeats).max(1);
+        Ok(definition)
+    }
+}
+
 impl RunArgs {
     /// The first thing that was asked for and that the demo does not have.
     fn not_for_the_demo(&self) -> Option<&'static str> {
         let all = [
             ("--target", !self.target.is_empty()),
             ("--origin-disk", self.origin_disk.is_some()),
-            ("--repeats", self.repeats.is_some()),
+            ("--scale", self.scale.scale.is_some()),
+            ("--repeats", self.scale.repeats.is_some()),
             ("--size", self.size.is_some()),
             ("--seed", self.seed != 1),
             ("--destroy", !self.means.destroy.is_empty()),
@@ -215,6 +292,8 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
         Command::Run(run) if run.experiment == demo::NAME => show_demo(run),
         Command::Run(run) => begin(run, 1),
         Command::Compare(run) => begin(run, 2),
+        Command::Study(StudyArgs { name: None, .. }) => list_studies(),
+        Command::Study(study @ StudyArgs { name: Some(name), .. }) => run_study(study, name),
         Command::Resume(resume) => {
             let results = Results::open(&resume.directory)?;
             carry_out(&results, &resume.means)
@@ -239,7 +318,11 @@ fn print_list(json: bool) -> Result<()> {
         let targets = one.targets.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
         let time = |definition: Definition| Plan::of(definition, targets.clone()).map(|plan| duration(plan.seconds()));
         println!("{:<12} {}", one.name, one.title);
-        println!("{:<12} about {}; about {} with --quick", "", time(one.clone())?, time(one.clone().quick())?);
+        let study = match one.clone().of_study() {
+            Ok(study) => format!("; about {} with --scale study", time(study)?),
+            Err(_) => String::new(),
+        };
+        println!("{:<12} about {}; about {} with --quick{study}", "", time(one.clone())?, time(one.clone().quick())?);
     }
     println!("{:<12} {}", demo::NAME, demo::TITLE);
     let time = |(seconds, warmup)| duration(demo::seconds(seconds, warmup));
@@ -256,9 +339,9 @@ fn show_demo(run: &RunArgs) -> Result<()> {
              all options: headpond lab run oltp"
         )));
     }
-    let (seconds, warmup) = if run.quick { demo::QUICK } else { (demo::SECONDS, demo::WARMUP) };
+    let (seconds, warmup) = if run.scale.quick { demo::QUICK } else { (demo::SECONDS, demo::WARMUP) };
     let directory = run.out.clone().unwrap_or_else(|| PathBuf::from(format!("headpond-lab/demo-{}", now())));
-    let (seconds, warmup) = (run.seconds.unwrap_or(seconds), run.warmup.unwrap_or(warmup));
+    let (seconds, warmup) = (run.scale.seconds.unwrap_or(seconds), run.scale.warmup.unwrap_or(warmup));
     let options = run.demo.options(seconds, warmup, &run.means.scratch, &directory);
     if run.plan {
         println!("{}", demo::introduction(&options)?);
@@ -279,39 +362,16 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
             "{other} belongs to 'headpond lab run demo'. For any other experiment, name the storage with --target"
         )));
     }
-    let mut definition = Definition::find(&run.experiment)?;
-    if run.quick {
-        definition = definition.quick();
+    let mut definition = run.scale.of(Definition::find(&run.experiment)?)?;
+    if let Some(size) = run.size {
+        definition.cases.iter_mut().for_each(|case| case.size = None);
+        definition.size = size.max(8);
     }
-    for case in &mut definition.cases {
-        // What the command line says is for all of them.
-        case.seconds = case.seconds.filter(|_| run.seconds.is_none());
-        case.warmup = case.warmup.filter(|_| run.warmup.is_none());
-        case.size = case.size.filter(|_| run.size.is_none());
-    }
-    definition.seconds = run.seconds.unwrap_or(definition.seconds).max(1);
-    definition.warmup = run.warmup.unwrap_or(definition.warmup);
-    if let Some(round) = &mut definition.round {
-        if definition.warmup > 0 {
-            return Err(Failure::Other(format!(
-                "experiment '{}' does not take --warmup: it runs until it is steady",
-                definition.name
-            )));
-        }
-        // Ten rounds at least, so that five in a row can be chosen from.
-        *round = (*round).min(definition.seconds / ROUNDS_MIN).max(1);
-    }
-    definition.repeats = run.repeats.unwrap_or(definition.repeats).max(1);
-    definition.size = run.size.unwrap_or(definition.size).max(8);
     if sides_min > 1 {
         definition.repeats = definition.repeats.max(headpond_measure::RUNS_MIN as u32);
     }
-    let mut texts = if run.target.is_empty() { definition.targets.clone() } else { run.target.clone() };
-    if let Some(disk) = &run.origin_disk {
-        texts.iter_mut().for_each(|text| *text = on_disk(text, disk));
-    }
-    let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
-    let plan = Plan::of(definition.clone(), targets)?;
+    let texts = if run.target.is_empty() { definition.targets.clone() } else { run.target.clone() };
+    let (texts, plan) = planned(&definition, texts, run.origin_disk.as_deref())?;
     if plan.sides.len() < sides_min {
         return Err(Failure::Other("a comparison needs two targets. Give --target twice or more".to_owned()));
     }
@@ -325,6 +385,74 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     let results = Results::begin(&out, session)?;
     println!("\nResults: {}\n", out.display());
     carry_out(&results, &run.means)
+}
+
+/// An experiment on these targets, whose origins are on this disk where they name none.
+fn planned(definition: &Definition, mut texts: Vec<String>, disk: Option<&str>) -> Result<(Vec<String>, Plan)> {
+    if let Some(disk) = disk {
+        texts.iter_mut().for_each(|text| *text = on_disk(text, disk));
+    }
+    let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
+    let plan = Plan::of(definition.clone(), targets)?;
+    Ok((texts, plan))
+}
+
+fn list_studies() -> Result<()> {
+    for study in study::shipped()? {
+        let tables = if study.cards.is_empty() { "" } else { ", and tables of modelled cards" };
+        println!("{:<12} {}\n{:<12} {}{tables}", study.name, study.title, "", study.experiments.join(", "));
+    }
+    println!("\nheadpond lab study NAME --quick    headpond lab study --help");
+    Ok(())
+}
+
+/// All of a study, an experiment at a time. What is there already is not run again.
+fn run_study(arguments: &StudyArgs, name: &str) -> Result<()> {
+    let study = Study::find(name)?;
+    if let Some(other) = arguments.only.iter().find(|only| !study.experiments.contains(only)) {
+        let all = study.experiments.join(", ");
+        return Err(Failure::Other(format!("'{other}' is no experiment of the study {name}: its are {all}")));
+    }
+    let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("headpond-lab/{name}")));
+    let wanted = |one: &Definition| arguments.only.is_empty() || arguments.only.contains(&one.name);
+    let mut sessions = Vec::new();
+    for definition in study.definitions()?.into_iter().filter(wanted) {
+        // An experiment that the study had no larger stays as it is.
+        let without =
+            ScaleArgs { scale: arguments.scale.scale.filter(|_| definition.study.is_some()), ..arguments.scale };
+        let definition = without.of(definition)?;
+        let (texts, plan) = planned(&definition, definition.targets.clone(), arguments.origin_disk.as_deref())?;
+        println!("{}\n", plan.introduction());
+        sessions.push((definition, texts, plan));
+    }
+    let seconds = sessions.iter().map(|(_, _, plan)| plan.seconds()).sum();
+    println!("{} experiments, about {} in all.", sessions.len(), duration(seconds));
+    if arguments.plan {
+        return Ok(());
+    }
+    let headpond = Headpond::beside_this_program()?;
+    catch_interrupts()?;
+    for (definition, targets, plan) in sessions {
+        let directory = study::session_directory(&out, &definition.name);
+        let results = match Results::open(&directory) {
+            Ok(results) => results,
+            Err(_) => {
+                let about = about(&plan);
+                Results::begin(&directory, Session { format: 0, definition, targets, seed: 1, began: now(), about })?
+            }
+        };
+        if !runner::run(&results, &headpond, &arguments.means.means())? {
+            break;
+        }
+        tell(&results)?;
+    }
+    // The tables of models take minutes, which nobody wants of a first look.
+    if !arguments.scale.quick && arguments.only.is_empty() {
+        study::draw_cards(&study, &out)?;
+    }
+    let (text, page) = study::write(&study, &out)?;
+    println!("\n{text}\nThe page: {}", page.display());
+    Ok(())
 }
 
 /// What it runs on and with.

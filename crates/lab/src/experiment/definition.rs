@@ -74,6 +74,9 @@ pub struct Case {
     pub zipf: Option<f64>,
     /// fio: the size of a request in KiB.
     pub block: Option<u32>,
+    /// fio: requests of several sizes instead of `block`: of each its KiB and its share in percent, 100 in all.
+    #[serde(default)]
+    pub blocks: Vec<[u32; 2]>,
     /// fio: its engine, such as `psync`, `libaio` or `io_uring`.
     pub engine: Option<String>,
     /// fio: requests under way at once, of each thread.
@@ -180,6 +183,35 @@ pub struct Quick {
     pub customers: Option<u32>,
 }
 
+/// The study's own sizes, where it had larger ones: for people with the hardware. What it does not name stays.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyScale {
+    /// Seconds that count.
+    pub seconds: Option<u32>,
+    /// Seconds before that.
+    pub warmup: Option<u32>,
+    /// The data, in MiB.
+    pub size: Option<u32>,
+    /// The flash, in MiB.
+    pub flash: Option<u32>,
+    /// sysbench: tables.
+    pub tables: Option<u32>,
+    /// sysbench: rows of each table.
+    pub rows: Option<u32>,
+    /// TPC-C: warehouses.
+    pub warehouses: Option<u32>,
+    /// Databases: the server's own cache of pages, in MiB.
+    pub buffer_pool: Option<u32>,
+    /// Threads of each case without an axis.
+    pub threads: Option<u32>,
+    /// Requests at once of each case without an axis.
+    pub depth: Option<u32>,
+    /// The values of each case whose axis are threads.
+    #[serde(default)]
+    pub values: Vec<u32>,
+}
+
 /// An experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -242,17 +274,22 @@ pub struct Definition {
     pub dirty: Option<Dirty>,
     /// The short form.
     pub quick: Quick,
+    /// The study's own sizes.
+    pub study: Option<StudyScale>,
 }
 
-const SHIPPED: [(&str, &str); 21] = [
+const SHIPPED: [(&str, &str); 26] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("steady", include_str!("../../experiments/steady.toml")),
     ("sweep", include_str!("../../experiments/sweep.toml")),
     ("profiles", include_str!("../../experiments/profiles.toml")),
+    ("streams", include_str!("../../experiments/streams.toml")),
     ("oltp", include_str!("../../experiments/oltp.toml")),
     ("tpcc", include_str!("../../experiments/tpcc.toml")),
     ("tpcc-postgres", include_str!("../../experiments/tpcc-postgres.toml")),
+    ("tpcc-memory", include_str!("../../experiments/tpcc-memory.toml")),
+    ("warming", include_str!("../../experiments/warming.toml")),
     ("limit", include_str!("../../experiments/limit.toml")),
     ("rate", include_str!("../../experiments/rate.toml")),
     ("thresholds", include_str!("../../experiments/thresholds.toml")),
@@ -264,6 +301,8 @@ const SHIPPED: [(&str, &str); 21] = [
     ("random-writes", include_str!("../../experiments/random-writes.toml")),
     ("untorn", include_str!("../../experiments/untorn.toml")),
     ("untorn-postgres", include_str!("../../experiments/untorn-postgres.toml")),
+    ("untorn-tpcc", include_str!("../../experiments/untorn-tpcc.toml")),
+    ("untorn-tpcc-postgres", include_str!("../../experiments/untorn-tpcc-postgres.toml")),
     ("compression", include_str!("../../experiments/compression.toml")),
     ("kernel-caches", include_str!("../../experiments/kernel-caches.toml")),
 ];
@@ -338,6 +377,43 @@ impl Definition {
             case.values.retain(|value| quick.values.contains(value));
         }
         self
+    }
+
+    /// The form with the study's own sizes.
+    ///
+    /// # Errors
+    /// When the experiment has none.
+    pub fn of_study(mut self) -> Result<Self> {
+        let Some(study) = self.study.clone() else {
+            return Err(Failure::Other(format!(
+                "experiment '{}' has no study's sizes of its own: leave --scale out, or choose --size, --seconds and --warmup",
+                self.name
+            )));
+        };
+        self.seconds = study.seconds.unwrap_or(self.seconds);
+        self.warmup = study.warmup.unwrap_or(self.warmup);
+        self.size = study.size.unwrap_or(self.size);
+        self.flash = study.flash.unwrap_or(self.flash);
+        self.tables = study.tables.or(self.tables);
+        self.rows = study.rows.or(self.rows);
+        self.warehouses = study.warehouses.or(self.warehouses);
+        self.buffer_pool = study.buffer_pool.or(self.buffer_pool);
+        for case in &mut self.cases {
+            (case.seconds, case.warmup, case.size) = (None, None, None);
+            match case.vary {
+                Some(Vary::Threads) if !study.values.is_empty() => {
+                    case.values.clone_from(&study.values);
+                    // Its short form has some of them, too.
+                    self.quick.values.extend(&study.values);
+                }
+                Some(_) => {}
+                None => {
+                    case.threads = study.threads.or(case.threads);
+                    case.depth = study.depth.or(case.depth);
+                }
+            }
+        }
+        Ok(self)
     }
 
     fn check(&self) -> std::result::Result<(), String> {
@@ -452,8 +528,16 @@ impl Definition {
                 if case.script.is_some() {
                     return Err("script is for load = \"oltp\"".to_owned());
                 }
-                if case.block.is_none() && case.vary != Some(Vary::Block) {
+                let of_one_size = case.block.is_some() || case.vary == Some(Vary::Block);
+                if case.blocks.is_empty() && !of_one_size {
                     return Err("block is missing".to_owned());
+                }
+                let shares: u32 = case.blocks.iter().map(|[_, share]| share).sum();
+                if !case.blocks.is_empty()
+                    && (of_one_size || shares != 100 || case.blocks.iter().any(|[kib, _]| *kib == 0))
+                {
+                    return Err("blocks stand instead of block: sizes of at least 1 (KiB), with shares of 100 in all"
+                        .to_owned());
                 }
                 if case.zipf.is_some_and(|exponent| !(exponent > 0.0 && exponent != 1.0 && exponent < 10.0)) {
                     return Err("zipf is above 0, below 10, and not 1".to_owned());
@@ -509,6 +593,10 @@ mod tests {
             assert!(quick.repeats <= 4, "{name}");
             for flash in [definition.flash, quick.flash] {
                 assert!(Geometry::for_bytes(u64::from(flash) << 20).is_ok(), "{name}: no mount takes {flash} MiB");
+            }
+            if let Ok(study) = definition.clone().of_study() {
+                assert!(study.check().is_ok(), "{name}: {:?}", study.check());
+                assert!(study.seconds >= definition.seconds && study.size >= definition.size, "{name}: no smaller");
             }
             // Fewer runs can never be significant: see the statistics.
             assert!(definition.repeats >= 4, "{name}");

@@ -74,7 +74,13 @@ pub fn command(definition: &Definition, case: &Case, point: &Point, file: &Path,
     command.args(case.reads.map(|reads| format!("--rwmixread={reads}")));
     // The centre is fixed: by default it depends on the seed, and each run would have other hot addresses.
     command.args(case.zipf.map(|exponent| format!("--random_distribution=zipf:{exponent}:0.5")));
-    command.arg(format!("--bs={}k", point.block));
+    command.arg(match case.blocks.as_slice() {
+        [] => format!("--bs={}k", point.block),
+        blocks => {
+            let blocks: Vec<String> = blocks.iter().map(|[kib, share]| format!("{kib}k/{share}")).collect();
+            format!("--bssplit={}", blocks.join(":"))
+        }
+    });
     command.arg(format!("--ioengine={}", case.engine.as_deref().unwrap_or("psync")));
     command.args([format!("--iodepth={}", point.depth), format!("--numjobs={}", point.threads)]);
     command.args(case.rate.map(|rate| format!("--rate_iops={rate}")));

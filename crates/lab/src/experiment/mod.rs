@@ -33,10 +33,11 @@ mod sense;
 mod server;
 mod settling;
 mod side;
+mod study;
 mod target;
 mod tpcc_load;
 
-pub use definition::{Case, Definition, Dirty, Load, Quick, Variant, Vary, shipped, shipped_text};
+pub use definition::{Case, Definition, Dirty, Load, Quick, StudyScale, Variant, Vary, shipped, shipped_text};
 pub use plan::{Plan, Point, Visit};
 pub use record::{CacheReads, Figures, PondCounts, Record, Second, Settling, Steadiness, System, Transactions};
 pub use regime::{Regime, Stretch};

@@ -113,7 +113,7 @@ impl Plan {
                         && self.definition.write_limit.is_none()
                         && self.definition.cases.iter().all(|case| case.rate.is_none())
                 }
-                Kind::Directory(_) | Kind::Flash => {
+                Kind::Directory(_) | Kind::Flash | Kind::Throttled(_) => {
                     self.definition.variants.iter().all(|variant| variant.headpond.is_empty() || variant.mount_only)
                 }
                 Kind::Headpond(_) => true,

@@ -303,8 +303,10 @@ fn finish(plan: &Plan, point: usize, record: &mut Record) {
     if record.settling.is_none() {
         record.judge_steadiness();
     }
-    let block = plan.points[point].block;
-    record.doubts = sense::doubts(record, (plan.definition.load == Load::Fio).then_some(block));
+    // Of requests of several sizes nobody knows how many bytes they are.
+    let of_one_size =
+        plan.definition.load == Load::Fio && plan.definition.cases[plan.points[point].case].blocks.is_empty();
+    record.doubts = sense::doubts(record, of_one_size.then_some(plan.points[point].block));
     let variant = plan.sides[record.side].variant.map(|variant| &plan.definition.variants[variant]);
     if variant.is_some_and(|variant| variant.flush) {
         record.doubts.extend(sense::flush_doubts(record));

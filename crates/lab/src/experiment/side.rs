@@ -20,7 +20,7 @@ use crate::peer::{LongWire, Peer};
 use crate::place;
 use crate::pond::{Headpond, Mount, Mounting};
 use crate::sysbench;
-use crate::throttled::ThrottledDisk;
+use crate::throttled::{Throttle, ThrottledDisk};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -185,6 +185,10 @@ impl Session {
             }
             Kind::Directory(parent) => self.set_up_directory(plan, &mut stage, parent, room)?,
             Kind::Flash => self.set_up_directory(plan, &mut stage, &self.flash(), room)?,
+            Kind::Throttled(throttle) => {
+                let parent = self.make_disk(&mut stage, throttle, room)?;
+                self.set_up_directory(plan, &mut stage, &parent, room)?
+            }
             Kind::Headpond(pond) => self.set_up_pond(plan, visit, &mut stage, pond, room)?,
         };
         if definition.load.on_database() {
@@ -211,6 +215,13 @@ impl Session {
         stage.places.push(made);
         self.fill_directory(plan, stage, &directory)?;
         Ok(directory)
+    }
+
+    /// Gives a side a throttled disk with so many MiB of room, and says where it is mounted.
+    fn make_disk(&self, stage: &mut Stage, throttle: &Throttle, room: u64) -> Result<PathBuf> {
+        // Its file system takes some of it for itself.
+        let disk = ThrottledDisk::make(self.scratch.path(), room + room / 8 + SPARE_MIB, throttle)?;
+        Ok(stage.disk.insert(disk).path())
     }
 
     /// Puts the data into a directory that nothing is mounted over.
@@ -241,10 +252,8 @@ impl Session {
     ) -> Result<PathBuf> {
         let scratch = self.scratch.path();
         let throttle = pond.disk.as_ref().and_then(SlowDisk::throttle);
-        // Its file system takes some of it for itself.
-        let disk = throttle.map(|throttle| ThrottledDisk::make(scratch, room + room / 8 + SPARE_MIB, throttle));
-        stage.disk = disk.transpose()?;
-        let parent = stage.disk.as_ref().map(ThrottledDisk::path).or_else(|| pond.origin.clone());
+        let disk = throttle.map(|throttle| self.make_disk(stage, throttle, room)).transpose()?;
+        let parent = disk.or_else(|| pond.origin.clone());
         let origin = place::directory_in(parent.as_deref().unwrap_or(scratch), room)?;
         let size = u64::from(pond.size.unwrap_or(plan.definition.flash));
         let copies = if pond.copy.is_some() { 2 } else { 1 };

@@ -3,6 +3,7 @@
 //! ```text
 //! /slow                                       a directory: the lab works in a new one inside it
 //! flash                                       a bare directory on the experiment's own flash, as headpond gets it
+//! throttled:volume-200                        a bare directory on a disk that is really slow, as an origin gets it
 //! /dev/sdb                                    a whole device; must be named with --destroy too
 //! headpond:mode=write-back,origin=/slow,...   a mount that the lab makes; see the keys below
 //! guest:bcache-write-back                     a cache, or none, in a guest of User Mode Linux; see below
@@ -71,6 +72,12 @@ pub fn on_disk(text: &str, disk: &str) -> String {
     if text.contains(GUEST) && !text.contains(",disk=") {
         return format!("{text},disk={}", disk.replace(',', "+"));
     }
+    if disk.starts_with(THROTTLED)
+        && let Some((name, _)) = text.split_once(THROTTLED).filter(|(name, _)| name.is_empty() || name.ends_with('='))
+        && !name.contains(':')
+    {
+        return format!("{name}{disk}");
+    }
     let Some((name, keys)) = text.split_once("headpond:") else { return text.to_owned() };
     let named = keys.split(',').any(|key| key.starts_with("disk=") || key.starts_with("origin="));
     // A comma ends a key of the target.
@@ -114,6 +121,8 @@ pub enum Kind {
     Directory(PathBuf),
     /// A directory on the experiment's own flash, with nothing in front of it.
     Flash,
+    /// A directory on a throttled disk, with nothing in front of it.
+    Throttled(Throttle),
     /// A whole block device.
     Device(PathBuf),
     /// headpond in front of a directory.
@@ -159,6 +168,7 @@ impl Target {
         match kind {
             Kind::Directory(path) | Kind::Device(path) => path.display().to_string(),
             Kind::Flash => FLASH.to_owned(),
+            Kind::Throttled(_) => "throttled disk".to_owned(),
             Kind::Headpond(pond) => format!("headpond {}", pond.mode),
             Kind::Card(model) => format!("modelled {}", model.name),
             Kind::Guest(guest) => guest.cache.name().to_owned(),
@@ -175,6 +185,9 @@ impl Target {
         if place == FLASH {
             return Ok(Kind::Flash);
         }
+        if let Some(throttle) = place.strip_prefix(THROTTLED) {
+            return throttle.parse().map(Kind::Throttled);
+        }
         if place == "headpond" {
             return Self::pond("").map(Kind::Headpond);
         }
@@ -184,7 +197,7 @@ impl Target {
         let path = PathBuf::from(place);
         if !path.is_absolute() {
             return Err(
-                "a directory or device is named by its absolute path; others are flash, or begin with headpond:, guest: or model:".to_owned()
+                "a directory or device is named by its absolute path; others are flash, or begin with throttled:, headpond:, guest: or model:".to_owned()
             );
         }
         Ok(if place.starts_with("/dev/") && !path.is_dir() { Kind::Device(path) } else { Kind::Directory(path) })
@@ -238,6 +251,7 @@ impl Target {
         match &self.kind {
             Kind::Directory(path) => format!("the directory {}", path.display()),
             Kind::Flash => "a bare directory on the lab's own flash".to_owned(),
+            Kind::Throttled(throttle) => format!("a bare directory on a throttled disk ({throttle})"),
             Kind::Device(path) => format!("the device {}, overwritten", path.display()),
             Kind::Card(model) => {
                 format!("a modelled flash card, {:.1} % spare, in modelled time: no I/O is done", model.spare * 100.0)
@@ -287,6 +301,7 @@ mod tests {
             panic!("a mount")
         };
         assert_eq!(slow.disk, Some(SlowDisk::Throttled(Throttle::VOLUME_200)));
+        assert_eq!(of("slow=throttled:volume-200").kind, Kind::Throttled(Throttle::VOLUME_200));
         let Kind::Headpond(bare) = of("headpond:disk=none").kind else { panic!("a mount") };
         assert_eq!(bare.disk, None);
         let Kind::Guest(guest) = of("guest:dm-cache,disk=throttled:iops=100+mib=50").kind else { panic!("a guest") };
@@ -309,6 +324,7 @@ mod tests {
             ("/slow", "/slow"),
             ("a=guest:none", "a=guest:none,disk=throttled:iops=200+mib=150"),
             ("guest:none,disk=throttled:far", "guest:none,disk=throttled:far"),
+            ("none=throttled:volume-3000", "none=throttled:iops=200,mib=150"),
         ] {
             assert_eq!(on_disk(text, "throttled:iops=200,mib=150"), expected);
         }

@@ -13,7 +13,7 @@ mod table;
 
 use super::report::picture::Picture;
 use crate::failure::{Failure, Result};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use headpond_models::flash::Model;
 use serde_json::{Value, json};
 use std::fs;
@@ -78,6 +78,24 @@ struct Drawn {
     pictures: Vec<Picture>,
 }
 
+/// A line of words, as it would be typed behind `headpond lab cards`.
+#[derive(Parser, Debug)]
+struct Words {
+    #[command(flatten)]
+    cards: CardsArgs,
+}
+
+/// Reads such a line.
+pub(super) fn parse(words: &str) -> Result<CardsArgs> {
+    let line = Words::try_parse_from(["cards"].into_iter().chain(words.split_whitespace()));
+    line.map(|line| line.cards).map_err(|error| Failure::Other(error.to_string()))
+}
+
+/// Draws the table of such a line into a directory.
+pub(super) fn draw(words: &str, directory: &Path) -> Result<()> {
+    run(&parse(&format!("{words} --out {}", directory.display()))?)
+}
+
 /// Does what the command line says.
 pub(super) fn run(arguments: &CardsArgs) -> Result<()> {
     match &arguments.table {
@@ -127,20 +145,12 @@ fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        cards: CardsArgs,
-    }
-
     /// Does what the words say, with a directory for what is written.
     fn cards(words: &[&str]) -> (Result<()>, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().to_str().unwrap();
-        let line = Line::try_parse_from(["cards"].iter().chain(words).chain(&["--out", out])).unwrap();
-        (run(&line.cards), directory)
+        let words: Vec<&str> = words.iter().copied().chain(["--out", out]).collect();
+        (run(&parse(&words.join(" ")).unwrap()), directory)
     }
 
     fn figures(directory: &tempfile::TempDir, name: &str) -> Value {

@@ -23,7 +23,7 @@ use super::{Plan, Record, Results};
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the report is made of.
 struct Story<'a> {
@@ -38,8 +38,35 @@ struct Story<'a> {
     seed: u64,
 }
 
+/// The style of every page.
+pub(super) const STYLE: &str = page::STYLE;
+
+/// What a session's report is made of, for a page of several.
+pub struct Told {
+    /// What a reader should take away, most important first.
+    pub sentences: Vec<String>,
+    /// Its pictures.
+    pub pictures: Vec<picture::Picture>,
+    /// `figures.json`.
+    pub figures: Value,
+}
+
+/// What the report of a session says.
+///
+/// # Errors
+/// When no run has ended yet.
+pub fn told(results: &Results) -> Result<Told> {
+    with_story(results, |story| {
+        Ok(Told { sentences: tables::verdict(story), pictures: page::pictures(story), figures: story.figures.clone() })
+    })
+}
+
 /// Writes the report. Returns it as text, and where the page is.
 pub fn write(results: &Results) -> Result<(String, PathBuf)> {
+    with_story(results, |story| write_story(results.directory(), story))
+}
+
+fn with_story<T>(results: &Results, tell: impl FnOnce(&Story<'_>) -> Result<T>) -> Result<T> {
     let plan = results.plan()?;
     let records = results.records()?;
     if records.is_empty() {
@@ -58,22 +85,25 @@ pub fn write(results: &Results) -> Result<(String, PathBuf)> {
         about: &session.about,
         seed: session.seed,
     };
-    let directory = results.directory();
+    tell(&story)
+}
+
+fn write_story(directory: &Path, story: &Story<'_>) -> Result<(String, PathBuf)> {
     let write = |name: &str, text: String| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(Failure::io(format!("writing {}", path.display())))?;
         Ok(path)
     };
-    write("figures.json", figures.to_string())?;
-    write("figures.csv", tables::csv(&story))?;
-    let pictures = page::pictures(&story);
+    write("figures.json", story.figures.to_string())?;
+    write("figures.csv", tables::csv(story))?;
+    let pictures = page::pictures(story);
     let folder = directory.join("pictures");
     fs::create_dir_all(&folder).map_err(Failure::io(format!("making {}", folder.display())))?;
     for picture in &pictures {
         write(&format!("pictures/{}.svg", picture.id), picture.file())?;
     }
-    let page = write("report.html", page::html(&story, &pictures))?;
-    Ok((tables::text(&story), page))
+    let page = write("report.html", page::html(story, &pictures))?;
+    Ok((tables::text(story), page))
 }
 
 /// Every number, in the order of points and sides.

@@ -10,7 +10,7 @@ use super::{Story, kinds, limits, settled, tables, unit};
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// A share of the processors' time, with its name.
 type Part = (&'static str, fn(&System) -> f64);
