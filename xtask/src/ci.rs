@@ -4,7 +4,7 @@
 //! passed, N failed`.
 
 use crate::report::Report;
-use crate::{seeds, tidy, tree};
+use crate::{results, seeds, tidy, tree};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -24,6 +24,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     let mut report = Report::default();
     step(&mut report, "format", cargo(&["fmt", "--all", "--", "--check"]));
     check_tidy(&mut report);
+    show_stale_results(&mut report);
     step(&mut report, "lints", cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     let no_lab = ["clippy", "-q", "-p", "headpond", "--no-default-features", "--", "-D", "warnings"];
     step(&mut report, "lints without the lab", cargo(&no_lab));
@@ -103,6 +104,16 @@ fn check_tidy(report: &mut Report) {
     let found = tidy::check(&tree::root());
     found.iter().for_each(|complaint| println!("{complaint}"));
     report.step("tidy", found.is_empty(), start.elapsed());
+}
+
+/// Shows which published results are old. That is no failure: they are made anew on a machine alone, and not for each
+/// change. What fails is an index that does not fit the tree.
+fn show_stale_results(report: &mut Report) {
+    heading("results that are old");
+    let start = Instant::now();
+    let list = results::list(&tree::root(), results::Wanted { stale_only: true, json: false });
+    println!("{}", list.as_ref().unwrap_or_else(|why| why).trim_end());
+    report.step("results", list.is_ok(), start.elapsed());
 }
 
 /// Runs the tests, prints their output as it comes, and counts from it.

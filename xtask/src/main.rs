@@ -9,6 +9,7 @@ mod fuzz;
 mod package;
 mod pages;
 mod report;
+mod results;
 mod seeds;
 mod tidy;
 mod tree;
@@ -21,7 +22,9 @@ Development commands of headpond.
 
   cargo xtask ci [--no-sim]     format, lints, documents, tidiness, all tests, the simulator;
                                 ends with `N passed, N failed`
-  cargo xtask tidy              layers, file length, headers, links, names, leftovers
+  cargo xtask tidy              layers, file length, headers, links, names, leftovers, the index of results
+  cargo xtask results [--stale] [--json]   published results, and how many commits changed since what they measure;
+                                with --stale only those that are old
   cargo xtask sim [ARGUMENTS]   the simulator (`cargo xtask sim --help` lists its arguments)
   cargo xtask fuzz [ARGUMENTS]  damaged structures and pools against decoding, recovery, `headpond check`
   cargo xtask kill [ARGUMENTS]  databases under load while SIGKILL ends the daemon, again and again
@@ -50,6 +53,10 @@ fn main() -> ExitCode {
         ("ci", []) => ci::run(ci::Simulator::Run),
         ("ci", [flag]) if flag == "--no-sim" => ci::run(ci::Simulator::Skip),
         ("tidy", []) => run_tidy(),
+        ("results", _) => match results::Wanted::from_arguments(rest) {
+            Some(wanted) => show_results(wanted),
+            None => unknown(&arguments),
+        },
         ("sim", _) => run_sim(rest),
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
         ("kill" | "unseen" | "pulls" | "hosts" | "soak" | "conformance" | "origins" | "power-cuts", _) => {
@@ -62,11 +69,13 @@ fn main() -> ExitCode {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
-        _ => {
-            eprintln!("cargo xtask: unknown command: {}\n\n{HELP}", arguments.join(" "));
-            ExitCode::from(2)
-        }
+        _ => unknown(&arguments),
     }
+}
+
+fn unknown(arguments: &[String]) -> ExitCode {
+    eprintln!("cargo xtask: unknown command: {}\n\n{HELP}", arguments.join(" "));
+    ExitCode::from(2)
 }
 
 fn run_tidy() -> ExitCode {
@@ -80,6 +89,19 @@ fn run_tidy() -> ExitCode {
     } else {
         println!("tidy: {} complaint(s)", found.len());
         ExitCode::FAILURE
+    }
+}
+
+fn show_results(wanted: results::Wanted) -> ExitCode {
+    match results::list(&tree::root(), wanted) {
+        Ok(list) => {
+            print!("{list}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod leftovers;
 mod length;
 mod links;
 mod names;
+mod results;
 mod shown;
 mod sizes;
 mod types;
@@ -65,6 +66,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
     found.extend(layers::check(&files));
     found.extend(circles::check(&files));
     found.extend(instruments::check());
+    found.extend(results::check(root));
     found.extend(shown::check(&files));
     found.extend(sizes::check(&files));
     found.extend(types::check(&files));

@@ -28,7 +28,7 @@ use headpond_modelled::DiskModel;
 /// little later. headpond moves and converts nothing. After an unmount the origin is complete, and
 /// you can use it without headpond.
 #[derive(Parser, Debug)]
-#[command(name = "headpond", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "headpond", version = env!("HEADPOND_VERSION"), max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "`headpond COMMAND --help` has examples for each command.")]
 #[command(after_long_help = after_help())]
 pub struct Cli {

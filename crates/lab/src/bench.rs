@@ -26,6 +26,7 @@ mod works;
 use std::path::PathBuf;
 
 use clap::Args;
+use headpond_lab::pond::Headpond;
 use serde_json::json;
 
 use plan::Plan;
@@ -85,6 +86,7 @@ pub fn run(arguments: &Arguments) -> Outcome<()> {
         restart_size: arguments.restart_size.clone(),
         restart_pool: arguments.restart_pool.clone(),
     };
+    let headpond = Headpond::beside_this_program()?.version()?;
     let before = works::machine();
     let mut lines = Vec::new();
     let mut failed = Vec::new();
@@ -103,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Outcome<()> {
     print!("{}", table::markdown(&lines));
     let lines: Vec<_> = lines.iter().map(table::Line::json).collect();
     let results = json!({
-        "headpond": env!("CARGO_PKG_VERSION"), "machine": before, "load_after": works::machine()["load"],
+        "headpond": headpond, "machine": before, "load_after": works::machine()["load"],
         "rounds": plan.rounds, "seconds": plan.seconds, "results": lines, "failed": failed,
     });
     std::fs::write(&arguments.json, serde_json::to_string_pretty(&results)? + "\n")?;
