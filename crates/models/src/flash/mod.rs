@@ -12,6 +12,6 @@ mod card;
 mod formula;
 mod translation;
 
-pub use card::{Card, Measured, Model};
+pub use card::{Card, Measured, Model, Published};
 pub use formula::amplification;
 pub use translation::{Cost, Translation};

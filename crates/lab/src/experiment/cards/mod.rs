@@ -7,6 +7,7 @@
 
 mod fileio;
 mod fill;
+mod models;
 mod side_by_side;
 mod steady;
 mod table;
@@ -14,8 +15,7 @@ mod table;
 use super::report::picture::Picture;
 use crate::failure::{Failure, Result};
 use clap::{Args, Parser, Subcommand};
-use headpond_models::flash::Model;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
   Reads and writes over the number of threads, on one to eight DIMMs:
     headpond lab cards fileio --out tables
 
-  What is known of each model: headpond lab cards models, and docs/models.md")]
+  Each model beside what was published: headpond lab cards models, and docs/models.md")]
 pub struct CardsArgs {
     #[command(subcommand)]
     table: Tables,
@@ -42,15 +42,8 @@ enum Tables {
     Fileio(fileio::FileioArgs),
     /// Random 16 KiB writes until they settle, on a card formatted with a reserve and without
     Steady(steady::SteadyArgs),
-    /// Show the modelled cards, and how much of each is known
-    Models(ModelsArgs),
-}
-
-#[derive(Args, Debug)]
-struct ModelsArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Show the modelled cards, how much of each is known, and each published point beside the model
+    Models(models::ModelsArgs),
 }
 
 /// Where a table goes.
@@ -102,21 +95,10 @@ pub(super) fn run(arguments: &CardsArgs) -> Result<()> {
         Tables::Fill(fill) => give(&fill::drawn(fill)?, fill.output()),
         Tables::Fileio(fileio) => give(&fileio::drawn(fileio)?, fileio.output()),
         Tables::Steady(steady) => give(&steady::drawn(steady)?, steady.output()),
-        Tables::Models(models) => {
-            show_models(models.json);
+        Tables::Models(arguments) => {
+            models::show(arguments);
             Ok(())
         }
-    }
-}
-
-fn show_models(as_json: bool) {
-    if as_json {
-        let about = |model: Model| json!({"name": model.name, "spare": model.spare, "link_mib": model.link, "flash_mib": model.flash, "copy": model.copy, "known": model.known});
-        println!("{}", Value::from(Model::ALL.map(about).to_vec()));
-        return;
-    }
-    for model in Model::ALL {
-        println!("{:<16} {:>5.1} % spare; {}", model.name, model.spare * 100.0, model.known);
     }
 }
 

@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 #[derive(Args, Debug)]
 pub(super) struct SteadyArgs {
     /// A modelled card (`headpond lab cards models` shows them). You can repeat this option
-    #[arg(long, value_name = "NAME", default_values = ["iodrive", "iodrive-reserve", "flashmax-2"])]
+    #[arg(long, value_name = "NAME", default_values = ["iodrive", "iodrive-reserve", "flashmax-2", "flashmax-1400"])]
     model: Vec<Model>,
     /// The size of each modelled card in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(64..=4096))]
