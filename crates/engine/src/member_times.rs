@@ -4,7 +4,11 @@
 //! time tells what the device can do, however little the device is given of the rest: one that looks slow would otherwise
 //! get less, have less at once, and look slower still.
 //!
-//! Times are fading means.
+//! Likewise of syncs the shortest of the last ones is what a device can do: the others took longer for what this pool gave
+//! it meanwhile. By their mean the device that had least to do would look fastest, get all of the next batches, and be the
+//! slowest then.
+//!
+//! All other times are fading means.
 
 use headpond_base::{MemberId, Nanos};
 use headpond_log::MemberSpeed;
@@ -13,6 +17,11 @@ use crate::effect::{Effect, Ticket};
 
 /// An older sync or write counts less in the mean: by this share for each later one.
 const REMEMBERED: u64 = 16;
+
+/// After so many syncs of other members without one of its own, a member's is taken for as fast as theirs: it gets a batch,
+/// and its sync is timed. One that was slow for a while would else never be found fast again. The price of one that is
+/// slow for good: one slow sync in so many.
+const RESTED: u32 = 512;
 
 /// With so many bytes queued a device has as much to do at once as it can.
 const MUCH_QUEUED: u64 = 1 << 20;
@@ -50,20 +59,49 @@ impl Mean {
     }
 }
 
+/// The shortest of the last ones: of 64 to 128.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Shortest {
+    now: Option<Nanos>,
+    before: Option<Nanos>,
+    /// How many `now` is of.
+    count: u32,
+}
+
+impl Shortest {
+    const OF: u32 = 64;
+
+    fn add(&mut self, took: Nanos) {
+        if self.count == Self::OF {
+            *self = Self { now: None, before: self.now, count: 0 };
+        }
+        self.now = Some(self.now.map_or(took, |now| now.min(took)));
+        self.count += 1;
+    }
+
+    fn get(&self) -> Option<Nanos> {
+        self.now.into_iter().chain(self.before).min()
+    }
+}
+
 /// How long a member took lately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemberTime {
     pub(crate) member: MemberId,
     pub(crate) sync: Mean,
+    shortest_sync: Shortest,
     /// For a MiB, while it has much to write.
     per_mebibyte: Mean,
     /// Bytes that it has to write.
     queued: u64,
+    /// Syncs of others since its last one.
+    rested: u32,
 }
 
 impl MemberTime {
     pub(crate) const fn of_syncs(member: MemberId, sync: Mean) -> Self {
-        Self { member, sync, per_mebibyte: Mean { mean: Nanos(0), count: 0 }, queued: 0 }
+        let shortest_sync = Shortest { now: None, before: None, count: 0 };
+        Self { member, sync, shortest_sync, per_mebibyte: Mean { mean: Nanos(0), count: 0 }, queued: 0, rested: 0 }
     }
 }
 
@@ -116,9 +154,16 @@ impl MemberTimes {
         let Some(at) = self.under_way.iter().position(|other| other.ticket == ticket) else { return };
         let UnderWay { member, since, write, .. } = self.under_way.swap_remove(at);
         let took = now.since(since);
+        if write.is_none() {
+            self.members.iter_mut().for_each(|other| other.rested = other.rested.saturating_add(1));
+        }
         let time = self.of(member);
         match write {
-            None => time.sync.add(took),
+            None => {
+                time.rested = 0;
+                time.sync.add(took);
+                time.shortest_sync.add(took);
+            }
             Some((bytes, queued)) => {
                 // Less than it has, if another device has its number by now.
                 time.queued = time.queued.saturating_sub(bytes);
@@ -148,20 +193,19 @@ impl MemberTimes {
 }
 
 /// The speeds of these members, in whole times of the fastest: devices that are nearly alike take turns. One that is hardly
-/// known counts as the fastest.
+/// known, or was not synced for long, counts as the fastest.
 pub(crate) fn speeds(times: &[MemberTime]) -> Vec<MemberSpeed> {
-    let least = |of: fn(&MemberTime) -> Mean| times.iter().filter_map(|time| of(time).known()).min();
-    let (sync, per_mebibyte) = (|time: &MemberTime| time.sync, |time: &MemberTime| time.per_mebibyte);
-    let fastest_sync = least(sync).unwrap_or(0);
-    let fastest_write = least(per_mebibyte).unwrap_or(PER_MEBIBYTE.0);
-    let in_times = |mean: Mean, fastest: u64| {
-        let times = mean.known().map_or(1, |nanos| nanos.checked_div(fastest).unwrap_or(1));
+    let shortest = |time: &MemberTime| time.shortest_sync.get().filter(|_| time.sync.is_known()).map(|sync| sync.0);
+    let fastest_sync = times.iter().filter_map(shortest).min().unwrap_or(0);
+    let fastest_write = times.iter().filter_map(|time| time.per_mebibyte.known()).min().unwrap_or(PER_MEBIBYTE.0);
+    let in_times = |known: Option<u64>, fastest: u64| {
+        let times = known.map_or(1, |nanos| nanos.checked_div(fastest).unwrap_or(1));
         Nanos(times * fastest)
     };
     let speed = |time: &MemberTime| MemberSpeed {
         member: time.member,
-        per_mebibyte: in_times(time.per_mebibyte, fastest_write),
-        sync: in_times(time.sync, fastest_sync),
+        per_mebibyte: in_times(time.per_mebibyte.known(), fastest_write),
+        sync: in_times(shortest(time).filter(|_| time.rested < RESTED), fastest_sync),
     };
     times.iter().map(speed).collect()
 }
@@ -181,7 +225,48 @@ mod tests {
     }
 
     fn time(member: u16, sync: Mean, per_mebibyte: Mean) -> MemberTime {
-        MemberTime { per_mebibyte, ..MemberTime::of_syncs(MemberId(member), sync) }
+        let shortest_sync = Shortest { now: Some(sync.mean), before: None, count: 1 };
+        MemberTime { per_mebibyte, shortest_sync, ..MemberTime::of_syncs(MemberId(member), sync) }
+    }
+
+    #[test]
+    fn the_shortest_is_forgotten_after_two_windows() {
+        let mut shortest = Shortest::default();
+        shortest.add(Nanos(5));
+        (0..2 * Shortest::OF - 1).for_each(|_| shortest.add(Nanos(9)));
+        assert_eq!(shortest.get(), Some(Nanos(5)));
+        shortest.add(Nanos(9));
+        assert_eq!(shortest.get(), Some(Nanos(9)));
+    }
+
+    /// Two devices that are alike, each the slower the more of three batches it gets at once.
+    #[test]
+    fn the_device_that_had_less_to_do_does_not_look_faster() {
+        let mut times = MemberTimes::default();
+        let (mut ticket, mut clock) = (0, 0);
+        let mut alike = 0;
+        for _ in 0..10 * LEAST {
+            let found = speeds(times.all());
+            let (first, second) = match &found[..] {
+                [a, b] if a.sync < b.sync => (3, 0),
+                [a, b] if a.sync > b.sync => (0, 3),
+                _ => {
+                    alike += 1;
+                    if alike % 3 == 0 { (1, 2) } else { (2, 1) }
+                }
+            };
+            for (member, batches) in [(0, first), (1, second)].into_iter().filter(|(_, batches)| *batches > 0) {
+                ticket += 1;
+                times.begun(
+                    Ticket(ticket),
+                    &Effect::FlashSync { ticket: Ticket(ticket), member: MemberId(member) },
+                    Nanos(clock),
+                );
+                clock += 1000 * batches * batches;
+                times.ended(Ticket(ticket), Nanos(clock));
+            }
+        }
+        assert_eq!(alike, 10 * LEAST);
     }
 
     /// Each member writes one MiB after the other, so many at once, at its own rate. What a MiB is found to take.
@@ -218,6 +303,37 @@ mod tests {
         times.ended(Ticket(0), Nanos(Nanos::SECOND.0));
         assert!(!times.take_timed() && times.all()[0].per_mebibyte == Mean::default());
         assert_eq!(times.all()[0].queued, 0);
+    }
+
+    /// A device was slow while its checkpoint was written, and is as fast as the other ever since. Batches go where a sync
+    /// is shortest; of equals they take turns.
+    #[test]
+    fn one_that_was_slow_for_a_while_is_found_fast_again_and_one_that_is_slow_is_hardly_asked() {
+        let share_of_second = |now: u64| {
+            let mut times = MemberTimes::default();
+            let (mut ticket, mut clock) = (0, 0);
+            let mut sync = |times: &mut MemberTimes, member: u16, micros: u64| {
+                ticket += 1;
+                let effect = Effect::FlashSync { ticket: Ticket(ticket), member: MemberId(member) };
+                times.begun(Ticket(ticket), &effect, Nanos(clock));
+                clock += micros * 1000;
+                times.ended(Ticket(ticket), Nanos(clock));
+            };
+            for _ in 0..LEAST {
+                sync(&mut times, 0, 100);
+                sync(&mut times, 1, 600);
+            }
+            let mut of_second = 0;
+            for turn in 0..40_000_u32 {
+                let found = speeds(times.all());
+                let second = found[1].sync < found[0].sync || found[1].sync == found[0].sync && turn % 2 == 1;
+                of_second += u32::from(second);
+                sync(&mut times, u16::from(second), if second { now } else { 100 });
+            }
+            f64::from(of_second) / 40_000.0
+        };
+        assert!(share_of_second(100) > 0.3, "{}", share_of_second(100));
+        assert!(share_of_second(600) < 0.01, "{}", share_of_second(600));
     }
 
     #[test]
