@@ -12,13 +12,16 @@
 mod cells;
 mod kinds;
 mod limits;
+mod over_time;
 mod page;
 pub(in crate::experiment) mod picture;
+mod pictures;
 mod settled;
 mod tables;
 
 use super::extrapolation::{Extrapolation, extrapolate};
 use super::judge::{SessionJudgement, judge, short};
+use super::results::Session;
 use super::{Plan, Record, Results};
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};
@@ -48,7 +51,7 @@ pub fn write(results: &Results) -> Result<(String, PathBuf)> {
     let session = results.session();
     let judgement = judge(&plan, &records, session.seed);
     let limits = extrapolate(&plan, &records, &judgement);
-    let figures = figures(&plan, &records, &judgement, &limits, results);
+    let figures = figures(&plan, &records, &judgement, &limits, session);
     let story = Story {
         plan: &plan,
         records: &records,
@@ -66,7 +69,7 @@ pub fn write(results: &Results) -> Result<(String, PathBuf)> {
     };
     write("figures.json", figures.to_string())?;
     write("figures.csv", tables::csv(&story))?;
-    let pictures = page::pictures(&story);
+    let pictures = pictures::pictures(&story);
     let folder = directory.join("pictures");
     fs::create_dir_all(&folder).map_err(Failure::io(format!("making {}", folder.display())))?;
     for picture in &pictures {
@@ -82,7 +85,7 @@ fn figures(
     records: &[Record],
     judgement: &SessionJudgement,
     limits: &[Extrapolation],
-    results: &Results,
+    session: &Session,
 ) -> Value {
     let sides: Vec<Value> = plan
         .sides
@@ -131,7 +134,6 @@ fn figures(
             })
         })
         .collect();
-    let session = results.session();
     json!({
         "experiment": plan.definition, "targets": session.targets, "seed": session.seed, "began": session.began,
         "about": session.about, "unit": unit(plan), "sides": sides, "points": points, "comparisons": comparisons,

@@ -1,0 +1,179 @@
+//! The pictures of a session, in the order of the page.
+
+use super::super::plan::SideName;
+use super::super::{Record, System, Vary};
+use super::over_time::over_time;
+use super::picture::{Drawing, Line, Picture, Scale};
+use super::{Story, unit};
+
+/// A share of the processors' time, with its name.
+type Part = (&'static str, fn(&System) -> f64);
+
+/// All pictures of a session.
+pub fn pictures(story: &Story<'_>) -> Vec<Picture> {
+    let mut pictures = Vec::new();
+    let plan = story.plan;
+    for (case, of) in plan.definition.cases.iter().enumerate() {
+        if let Some(vary) = of.vary {
+            let name = |what: &str| format!("{}: {what}", of.name);
+            let knee = |id: &str, what: &str, unit: &str, value: &dyn Fn(&Record) -> Option<f64>| Picture {
+                id: format!("{id}-{case}"),
+                title: name(what),
+                along: vary.title().to_owned(),
+                unit: unit.to_owned(),
+                scale: Scale::Linear,
+                drawing: Drawing::Lines {
+                    scale: if vary == Vary::Used { Scale::Linear } else { Scale::Log },
+                    warmup: None,
+                    marks: Vec::new(),
+                },
+                lines: lines_over_x(story, case, value),
+            };
+            pictures.push(knee("throughput", unit(plan), unit(plan), &|record| Some(record.figures.throughput)));
+            let mut p99 =
+                knee("p99", "99th percentile of the latency, ms (by factors)", "ms", &|record| record.figures.p99_ms);
+            p99.scale = Scale::Log;
+            pictures.push(p99);
+        }
+    }
+    pictures.extend(bars(story));
+    pictures.extend(over_time(story));
+    pictures.extend(where_it_went(story));
+    pictures.extend(processors(story));
+    pictures.retain(|picture| picture.lines.iter().any(|line| !line.points.is_empty()));
+    pictures
+}
+
+/// The runs of a side at a point.
+pub fn runs<'a>(story: &'a Story<'_>, point: usize, side: usize) -> impl Iterator<Item = &'a Record> {
+    story.records.iter().filter(move |record| record.point == point && record.side == side)
+}
+
+/// A median with the least and the most.
+fn spread(values: &[f64]) -> Option<(f64, (f64, f64))> {
+    let summary = headpond_measure::Summary::of(values)?;
+    Some((summary.median, (summary.least, summary.most)))
+}
+
+fn lines_over_x(story: &Story<'_>, case: usize, value: &dyn Fn(&Record) -> Option<f64>) -> Vec<Line> {
+    let plan = story.plan;
+    let side = |(index, name): (usize, &SideName)| {
+        let mut line = Line { name: name.name.clone(), colour: index, points: Vec::new(), spread: Vec::new() };
+        for (number, point) in plan.points.iter().enumerate().filter(|(_, point)| point.case == case) {
+            let values: Vec<f64> = runs(story, number, index).filter_map(value).collect();
+            if let (Some(x), Some((median, range))) = (point.x, spread(&values)) {
+                line.points.push((f64::from(x), median));
+                line.spread.push(range);
+            }
+        }
+        line
+    };
+    plan.sides.iter().enumerate().map(side).collect()
+}
+
+/// Loads without an axis, side by side.
+fn bars(story: &Story<'_>) -> Option<Picture> {
+    let plan = story.plan;
+    let points: Vec<usize> = (0..plan.points.len()).filter(|point| plan.points[*point].x.is_none()).collect();
+    let side = |(index, name): (usize, &SideName)| {
+        let mut line = Line { name: name.name.clone(), colour: index, points: Vec::new(), spread: Vec::new() };
+        for (group, point) in points.iter().enumerate() {
+            let values: Vec<f64> = runs(story, *point, index).map(|record| record.figures.throughput).collect();
+            if let Some((median, range)) = spread(&values) {
+                line.points.push((group as f64, median));
+                line.spread.push(range);
+            }
+        }
+        line
+    };
+    (!points.is_empty()).then(|| Picture {
+        id: "bars".to_owned(),
+        title: format!("Side by side, {}: the median of the runs, and their range", unit(plan)),
+        along: String::new(),
+        unit: unit(plan).to_owned(),
+        scale: Scale::Linear,
+        drawing: Drawing::Bars { groups: points.iter().map(|point| plan.title(*point)).collect() },
+        lines: plan.sides.iter().enumerate().map(side).collect(),
+    })
+}
+
+/// Where the blocks that reads asked for were found, in percent.
+fn where_it_went(story: &Story<'_>) -> Option<Picture> {
+    let plan = story.plan;
+    let mut groups = Vec::new();
+    let mut lines = ["from flash", "from the origin"]
+        .iter()
+        .enumerate()
+        .map(|(colour, name)| Line {
+            name: (*name).to_owned(),
+            colour: 1 - colour,
+            points: Vec::new(),
+            spread: Vec::new(),
+        })
+        .collect::<Vec<_>>();
+    for point in 0..plan.points.len() {
+        for side in 0..plan.sides.len() {
+            let reads = runs(story, point, side).filter_map(Record::reads_found);
+            let (hits, misses) =
+                reads.fold((0.0, 0.0), |(hits, misses), (found, missed)| (hits + found as f64, misses + missed as f64));
+            if hits + misses > 0.0 {
+                let at = groups.len() as f64;
+                groups.push(format!("{}: {}", plan.sides[side].name, plan.title(point)));
+                lines[0].points.push((at, 100.0 * hits / (hits + misses)));
+                lines[1].points.push((at, 100.0 * misses / (hits + misses)));
+            }
+        }
+    }
+    stacks("reads", "Where reads found their data, % (of blocks, or as the cache counts them)", groups, lines)
+}
+
+/// What the processors did, in percent.
+fn processors(story: &Story<'_>) -> Option<Picture> {
+    let plan = story.plan;
+    let parts: [Part; 3] = [
+        ("programs", |system| system.user),
+        ("kernel", |system| system.system),
+        ("waiting for I/O", |system| system.waiting),
+    ];
+    let mut groups = Vec::new();
+    let mut lines: Vec<Line> = parts
+        .iter()
+        .enumerate()
+        .map(|(colour, (name, _))| Line {
+            name: (*name).to_owned(),
+            colour: colour + 1,
+            points: Vec::new(),
+            spread: Vec::new(),
+        })
+        .collect();
+    for point in 0..plan.points.len() {
+        for side in 0..plan.sides.len() {
+            let mean = |value: fn(&System) -> f64| {
+                let means: Vec<f64> = runs(story, point, side)
+                    .filter_map(|record| record.machine(|system| Some(value(system))))
+                    .collect();
+                headpond_measure::Summary::of(&means).map(|summary| summary.mean * 100.0)
+            };
+            if mean(parts[0].1).is_some() {
+                let at = groups.len() as f64;
+                groups.push(format!("{}: {}", plan.sides[side].name, plan.title(point)));
+                for (line, (_, value)) in lines.iter_mut().zip(&parts) {
+                    line.points.extend(mean(*value).map(|mean| (at, mean)));
+                }
+            }
+        }
+    }
+    stacks("processors", "What the processors did, % of their time", groups, lines)
+}
+
+fn stacks(id: &str, title: &str, groups: Vec<String>, lines: Vec<Line>) -> Option<Picture> {
+    (!groups.is_empty()).then(|| Picture {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        along: String::new(),
+        unit: "%".to_owned(),
+        scale: Scale::Linear,
+        drawing: Drawing::Stacks { groups },
+        lines,
+    })
+}
