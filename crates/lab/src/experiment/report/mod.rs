@@ -16,6 +16,7 @@ mod over_time;
 mod page;
 pub(in crate::experiment) mod picture;
 mod pictures;
+mod response;
 mod settled;
 mod tables;
 
@@ -105,6 +106,7 @@ fn figures(
                     "least": cell.summary.least, "most": cell.summary.most, "variation": cell.summary.variation(),
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
+                "response_ms": response::figures(records, point, cell.side),
                 "written_for_each": cell.written, "reads_found": cell.found,
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "kinds": kinds::figures(records, point, cell.side),
@@ -146,5 +148,30 @@ fn unit(plan: &Plan) -> &'static str {
     match plan.definition.load {
         super::Load::Fio => "requests/s",
         super::Load::Oltp | super::Load::Tpcc | super::Load::Pgbench => "transactions/s",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Definition, Target};
+    use super::*;
+
+    /// Tells the story of made-up records of `profiles`, whose sides are a directory and a mount.
+    pub(super) fn told<T>(records: &[Record], look: impl FnOnce(&Story<'_>) -> T) -> T {
+        told_of(Definition::find("profiles").unwrap(), records, look)
+    }
+
+    pub(super) fn told_of<T>(definition: Definition, records: &[Record], look: impl FnOnce(&Story<'_>) -> T) -> T {
+        let targets = ["bare=/bare", "pond=headpond:mode=write-back"].map(str::to_owned);
+        let parsed = targets.iter().map(|text| Target::parse(text).unwrap()).collect();
+        let plan = Plan::of(definition.clone(), parsed).unwrap();
+        let session = Session { format: 0, definition, targets: targets.into(), seed: 1, began: 0, about: Vec::new() };
+        let judgement = judge(&plan, records, session.seed);
+        let limits = extrapolate(&plan, records, &judgement);
+        let figures = figures(&plan, records, &judgement, &limits, &session);
+        let (about, seed) = (session.about.as_slice(), session.seed);
+        let story =
+            Story { plan: &plan, records, judgement: &judgement, limits: &limits, figures: &figures, about, seed };
+        look(&story)
     }
 }

@@ -4,7 +4,7 @@ use super::super::plan::SideName;
 use super::super::{Record, Second};
 use super::picture::{Drawing, Line, Mark, Picture, Scale};
 use super::pictures::runs;
-use super::{Story, unit};
+use super::{Story, response, unit};
 
 /// So many points are drawn over time; the others are in the files.
 const OVER_TIME_MAX: usize = 12;
@@ -49,6 +49,7 @@ pub fn over_time(story: &Story<'_>) -> Vec<Picture> {
                 Scale::Log,
                 &|second| second.p95_ms,
             ),
+            response::picture(story, point),
         ]
     };
     drawn.into_iter().flat_map(of).collect()

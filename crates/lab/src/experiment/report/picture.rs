@@ -52,6 +52,11 @@ pub enum Drawing {
         /// Where something changed.
         marks: Vec<Mark>,
     },
+    /// Lines over places that have names.
+    Profile {
+        /// The names.
+        groups: Vec<String>,
+    },
     /// Groups of bars; each line has a bar in each group.
     Bars {
         /// The groups.
@@ -230,9 +235,11 @@ impl Picture {
             Drawing::Lines { scale, warmup, marks } => {
                 let axis = self.places(*scale);
                 Self::draw_warmup(&mut svg, &axis, *warmup);
-                self.draw_lines(&mut svg, &heights, &axis);
+                Self::draw_ticks(&mut svg, &axis, &self.ticks_of(&axis));
+                self.draw_lines(&mut svg, &heights, &axis, &label);
                 self.draw_marks(&mut svg, &axis, marks);
             }
+            Drawing::Profile { groups } => self.draw_profile(&mut svg, &heights, groups),
             Drawing::Bars { groups } => self.draw_bars(&mut svg, &heights, groups),
             Drawing::Stacks { groups } => self.draw_stacks(&mut svg, &heights, groups),
         }
@@ -302,24 +309,42 @@ impl Picture {
         }
     }
 
-    fn draw_lines(&self, svg: &mut String, heights: &Axis, axis: &Axis) {
+    /// Where an axis by factors has a line's point, and evenly on an even one.
+    fn ticks_of(&self, axis: &Axis) -> Vec<f64> {
         let mut ticks: Vec<f64> = match axis.scale {
             Scale::Linear => axis.ticks(),
             Scale::Log => self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place)).collect(),
         };
         ticks.sort_by(f64::total_cmp);
         ticks.dedup();
+        ticks
+    }
+
+    fn draw_ticks(svg: &mut String, axis: &Axis, ticks: &[f64]) {
         for tick in ticks {
             put(
                 svg,
                 format_args!(
                     "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                    axis.place(tick),
+                    axis.place(*tick),
                     HEIGHT - BOTTOM + 18.0,
-                    label(tick)
+                    label(*tick)
                 ),
             );
         }
+    }
+
+    fn draw_profile(&self, svg: &mut String, heights: &Axis, groups: &[String]) {
+        let count = groups.len() as f64;
+        // As bars have it: half a place is free at either end.
+        let axis = Axis { scale: Scale::Linear, low: -0.5, high: count - 0.5, from: LEFT, to: WIDTH - RIGHT };
+        for (group, name) in groups.iter().enumerate() {
+            self.group_name(svg, name, axis.place(group as f64), groups.len());
+        }
+        self.draw_lines(svg, heights, &axis, &|place| groups.get(place as usize).cloned().unwrap_or_default());
+    }
+
+    fn draw_lines(&self, svg: &mut String, heights: &Axis, axis: &Axis, named: &dyn Fn(f64) -> String) {
         for line in &self.lines {
             let class = format!("c{} d{}", line.colour % COLOURS, line.colour % 3);
             for ((place, _), (least, most)) in line.points.iter().zip(&line.spread) {
@@ -348,7 +373,7 @@ impl Picture {
                         heights.place(*value),
                         if line.points.len() > 40 { 2 } else { 4 },
                         escaped(&line.name),
-                        label(*place),
+                        escaped(&named(*place)),
                         short(*value),
                         escaped(&self.unit)
                     ),
@@ -495,11 +520,13 @@ mod tests {
         for drawing in [
             lines(Scale::Linear, Some(1.0)),
             lines(Scale::Log, None),
+            Drawing::Profile { groups: groups() },
             Drawing::Bars { groups: groups() },
             Drawing::Stacks { groups: groups() },
         ] {
             for scale in [Scale::Linear, Scale::Log] {
-                let marks = if matches!(drawing, Drawing::Lines { .. }) { "<circle" } else { "<rect class=\"bar" };
+                let lines = matches!(drawing, Drawing::Lines { .. } | Drawing::Profile { .. });
+                let marks = if lines { "<circle" } else { "<rect class=\"bar" };
                 let svg = picture(scale, drawing.clone()).inline();
                 assert_eq!(svg.matches(marks).count(), 6, "{drawing:?}");
                 assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("a &lt;b&gt; &amp; c"), "{svg}");

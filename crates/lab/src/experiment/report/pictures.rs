@@ -30,10 +30,12 @@ pub fn pictures(story: &Story<'_>) -> Vec<Picture> {
                 lines: lines_over_x(story, case, value),
             };
             pictures.push(knee("throughput", unit(plan), unit(plan), &|record| Some(record.figures.throughput)));
-            let mut p99 =
-                knee("p99", "99th percentile of the latency, ms (by factors)", "ms", &|record| record.figures.p99_ms);
-            p99.scale = Scale::Log;
-            pictures.push(p99);
+            let percentile = |id: &str, what: &str, value: fn(&Record) -> Option<f64>| {
+                let what = format!("{what} percentile of the latency, ms (by factors)");
+                Picture { scale: Scale::Log, ..knee(id, &what, "ms", &value) }
+            };
+            pictures.push(percentile("p95", "95th", |record| record.figures.p95_ms));
+            pictures.push(percentile("p99", "99th", |record| record.figures.p99_ms));
         }
     }
     pictures.extend(bars(story));
@@ -47,6 +49,12 @@ pub fn pictures(story: &Story<'_>) -> Vec<Picture> {
 /// The runs of a side at a point.
 pub fn runs<'a>(story: &'a Story<'_>, point: usize, side: usize) -> impl Iterator<Item = &'a Record> {
     story.records.iter().filter(move |record| record.point == point && record.side == side)
+}
+
+/// Where `figures.json` has a side at a point; nowhere before its first run.
+pub fn place(story: &Story<'_>, point: usize, side: usize) -> Option<String> {
+    let index = story.judgement.cells.get(point)?.iter().position(|cell| cell.side == side)?;
+    Some(format!("/points/{point}/sides/{index}"))
 }
 
 /// A median with the least and the most.
@@ -176,4 +184,36 @@ fn stacks(id: &str, title: &str, groups: Vec<String>, lines: Vec<Line>) -> Optio
         drawing: Drawing::Stacks { groups },
         lines,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Definition, Figures};
+    use super::super::tests::told_of;
+    use super::*;
+
+    fn run(point: usize, side: usize, throughput: f64) -> Record {
+        let (p95_ms, p99_ms) = (Some(throughput / 10.0), Some(throughput));
+        Record { point, side, figures: Figures { throughput, p95_ms, p99_ms, ..Figures::default() }, ..Record::blank() }
+    }
+
+    #[test]
+    fn each_percentile_over_threads_is_that_of_the_figures() {
+        let records = [run(0, 0, 100.0), run(0, 0, 140.0), run(1, 0, 300.0), run(0, 1, 90.0)];
+        told_of(Definition::find("fileio").unwrap(), &records, |story| {
+            let pictures = pictures(story);
+            for (id, name) in [("p95-0", "p95"), ("p99-0", "p99")] {
+                let picture = pictures.iter().find(|picture| picture.id == id).unwrap();
+                assert_eq!((picture.scale, picture.lines.len()), (Scale::Log, 2), "{id}");
+                let told = |point: u32| {
+                    let place = format!("/points/{point}/sides/0/response_ms/{name}/median");
+                    story.figures.pointer(&place).and_then(serde_json::Value::as_f64).unwrap()
+                };
+                assert_eq!(picture.lines[0].points, [(1.0, told(0)), (2.0, told(1))], "{id}");
+            }
+            let p95 = pictures.iter().find(|picture| picture.id == "p95-0").unwrap();
+            assert_eq!((p95.lines[0].points[0].1, p95.lines[0].spread[0]), (12.0, (10.0, 14.0)));
+            assert!(p95.title.contains("95th percentile"), "{}", p95.title);
+        });
+    }
 }
