@@ -12,6 +12,7 @@
 mod cells;
 mod kinds;
 mod limits;
+mod moments;
 mod over_time;
 mod page;
 pub(in crate::experiment) mod picture;
@@ -107,6 +108,7 @@ fn figures(
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
                 "response_ms": response::figures(records, point, cell.side),
+                "over_time": moments::figures(records, point, cell.side),
                 "written_for_each": cell.written, "reads_found": cell.found,
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "kinds": kinds::figures(records, point, cell.side),

@@ -1,17 +1,21 @@
-//! Pictures over time.
+//! Pictures over time: each run of a side thin, and the median of each moment thick.
+//!
+//! Invariant: the thick lines are the series of `figures.json`.
 
+use super::super::Record;
 use super::super::plan::SideName;
-use super::super::{Record, Second};
+use super::moments::{self, Moments, Series};
 use super::picture::{Drawing, Line, Mark, Picture, Scale};
-use super::pictures::runs;
+use super::pictures::{place, runs};
 use super::{Story, response, unit};
+use serde_json::Value;
 
 /// So many points are drawn over time; the others are in the files.
 const OVER_TIME_MAX: usize = 12;
 /// So many stretches of a run are marked over time.
 const STRETCHES_MAX: usize = 6;
 
-/// The first run of each side over time.
+/// All of them, with what else there is of the same points.
 pub fn over_time(story: &Story<'_>) -> Vec<Picture> {
     let plan = story.plan;
     let drawn = if plan.points.len() > OVER_TIME_MAX {
@@ -21,60 +25,176 @@ pub fn over_time(story: &Story<'_>) -> Vec<Picture> {
     } else {
         (0..plan.points.len()).collect::<Vec<_>>()
     };
-    let picture = |point: usize, id: &str, what: &str, unit: &str, scale, value: &dyn Fn(&Second) -> Option<f64>| {
-        let side = |(index, name): (usize, &SideName)| {
-            let first = runs(story, point, index).next();
-            let seconds = first.iter().flat_map(|record| &record.seconds);
-            let points = seconds.filter_map(|second| Some((second.at, value(second)?))).collect();
-            Line { name: name.name.clone(), colour: index, points, spread: Vec::new() }
+    drawn.into_iter().flat_map(|point| OfPoint::new(story, point).pictures()).collect()
+}
+
+/// The pictures of a point.
+struct OfPoint<'a> {
+    story: &'a Story<'a>,
+    point: usize,
+    moments: Moments,
+}
+
+impl<'a> OfPoint<'a> {
+    fn new(story: &'a Story<'a>, point: usize) -> Self {
+        let moments = Moments::of(story.records.iter().filter(|record| record.point == point));
+        Self { story, point, moments }
+    }
+
+    fn pictures(&self) -> Vec<Picture> {
+        let unit = unit(self.story.plan);
+        vec![
+            self.by_side("time", unit, unit, Scale::Linear, &moments::THROUGHPUT),
+            self.by_side("time-p95", &self.percentile(), "ms", Scale::Log, &moments::P95),
+            response::picture(self.story, self.point),
+        ]
+    }
+
+    fn percentile(&self) -> String {
+        let of = match self.moments.step() {
+            1.0 => "each second".to_owned(),
+            step => format!("the worst second in each {step} s"),
         };
+        format!("95th percentile of {of}, ms (by factors)")
+    }
+
+    /// A line for each side.
+    fn by_side(&self, id: &str, what: &str, unit: &str, scale: Scale, series: &Series) -> Picture {
+        let line = |(side, name): (usize, &SideName)| self.line(&name.name, side, &self.told(side, series));
+        let sides = &self.story.plan.sides;
+        let thin = (0..sides.len()).flat_map(|side| self.runs(side, side, series)).collect();
         Picture {
-            id: format!("{id}-{point}"),
-            title: format!("{}, over time: {what}", plan.title(point)),
+            id: format!("{id}-{}", self.point),
+            title: format!("{}, over time: {what}", self.story.plan.title(self.point)),
             along: "seconds".to_owned(),
             unit: unit.to_owned(),
             scale,
-            drawing: Drawing::Lines { scale: Scale::Linear, warmup: warmup(story, point), marks: marks(story, point) },
-            lines: plan.sides.iter().enumerate().map(side).collect(),
+            drawing: Drawing::OverTime { warmup: self.warmup(), marks: self.marks(), runs: thin },
+            lines: sides.iter().enumerate().map(line).collect(),
         }
-    };
-    let of = |point: usize| {
-        [
-            picture(point, "time", unit(plan), unit(plan), Scale::Linear, &|second| Some(second.throughput)),
-            picture(
-                point,
-                "time-p95",
-                "95th percentile of each second, ms (by factors)",
-                "ms",
-                Scale::Log,
-                &|second| second.p95_ms,
-            ),
-            response::picture(story, point),
+    }
+
+    fn line(&self, name: &str, colour: usize, values: &[Option<f64>]) -> Line {
+        Line { name: name.to_owned(), colour, points: self.moments.points(values), spread: Vec::new() }
+    }
+
+    /// What `figures.json` says of a side.
+    fn told(&self, side: usize, series: &Series) -> moments::Values {
+        let place = place(self.story, self.point, side).map(|place| format!("{place}/over_time/{}", series.name));
+        let values = place.and_then(|place| self.story.figures.pointer(&place)).and_then(Value::as_array);
+        values.into_iter().flatten().map(Value::as_f64).collect()
+    }
+
+    /// The runs of a side one by one, where there are several.
+    fn runs(&self, side: usize, colour: usize, series: &Series) -> Vec<Line> {
+        let runs: Vec<&Record> = runs(self.story, self.point, side).collect();
+        let several = if runs.len() > 1 { runs.as_slice() } else { &[] };
+        several.iter().map(|run| self.line("", colour, &(series.of)(&self.moments, run))).collect()
+    }
+
+    /// Up to where all runs were warming up.
+    fn warmup(&self) -> Option<f64> {
+        let records = self.story.records.iter().filter(|record| record.point == self.point);
+        records.map(|record| record.warmup).reduce(f64::min)
+    }
+
+    /// Where a side settled, by the median of its runs, and where the cache of its first run came into another regime.
+    fn marks(&self) -> Vec<Mark> {
+        let of = |side: usize| {
+            let sides = &self.story.plan.sides;
+            let name = if sides.len() > 1 { format!("{}: ", sides[side].name) } else { String::new() };
+            let mark = |at: f64, text: String| Mark { at, line: side, text };
+            let cell = self.story.judgement.cells[self.point].iter().find(|cell| cell.side == side);
+            if let Some(at) = cell.and_then(|cell| cell.settled?.after) {
+                return vec![mark(at, format!("{name}steady"))];
+            }
+            let mut all = runs(self.story, self.point, side);
+            let Some(first) = all.next() else { return Vec::new() };
+            let run = all.next().map_or(String::new(), |_| format!(" (run {})", first.number));
+            let stretches = first.stretches();
+            // A regime that comes and goes all the time would draw a fence. The table has it.
+            let few = stretches.len() <= STRETCHES_MAX;
+            let text = |stretch: &super::super::Stretch| format!("{name}{}{run}", stretch.regime.name());
+            stretches.iter().filter(|_| few).map(|stretch| mark(stretch.from, text(stretch))).collect()
+        };
+        (0..self.story.plan.sides.len()).flat_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{PondCounts, Second};
+    use super::super::tests::told;
+    use super::*;
+
+    /// Three seconds of a run, with a cache that fills.
+    fn run(number: u32, side: usize, rates: [f64; 3]) -> Record {
+        let second = |(index, rate): (usize, &f64)| Second {
+            at: index as f64 + 1.0,
+            throughput: *rate,
+            p95_ms: Some(1000.0 / rate),
+            p99_ms: None,
+        };
+        let pond = |at: u32| PondCounts { at: f64::from(at), held_blocks: 1 + u64::from(at), ..PondCounts::default() };
+        Record {
+            number,
+            side,
+            warmup: 1.0,
+            seconds: rates.iter().enumerate().map(second).collect(),
+            pond: if side == 1 { (0..=3).map(pond).collect() } else { Vec::new() },
+            ..Record::blank()
+        }
+    }
+
+    fn records() -> Vec<Record> {
+        vec![
+            run(1, 0, [10.0, 20.0, 30.0]),
+            run(4, 0, [12.0, 10.0, 31.0]),
+            run(5, 0, [50.0, 15.0, 32.0]),
+            run(2, 1, [40.0, 41.0, 42.0]),
         ]
-    };
-    drawn.into_iter().flat_map(of).collect()
-}
+    }
 
-/// Up to where all runs that are drawn were warming up.
-fn warmup(story: &Story<'_>, point: usize) -> Option<f64> {
-    let firsts = (0..story.plan.sides.len()).filter_map(|side| runs(story, point, side).next());
-    firsts.map(|record| record.warmup).reduce(f64::min)
-}
+    fn pictured<T>(id: &str, records: &[Record], look: impl FnOnce(&Picture, &Story<'_>) -> T) -> T {
+        told(records, |story| {
+            let pictures = over_time(story);
+            look(pictures.iter().find(|picture| picture.id == id).unwrap(), story)
+        })
+    }
 
-/// Where a cache came into another regime, and where a run settled, of the runs that are drawn.
-fn marks(story: &Story<'_>, point: usize) -> Vec<Mark> {
-    let of = |side: usize| {
-        let first = runs(story, point, side).next();
-        let sides = &story.plan.sides;
-        let whose = if sides.len() > 1 { format!("{}: ", sides[side].name) } else { String::new() };
-        let mark = |at: f64, text: &str| Mark { at, line: side, text: format!("{whose}{text}") };
-        if let Some(at) = first.and_then(|record| record.settling?.after) {
-            return vec![mark(at, "steady")];
-        }
-        let stretches = first.map(Record::stretches).unwrap_or_default();
-        // A regime that comes and goes all the time would draw a fence. The table has it.
-        let few = stretches.len() <= STRETCHES_MAX;
-        stretches.iter().filter(|_| few).map(|stretch| mark(stretch.from, stretch.regime.name())).collect()
-    };
-    (0..story.plan.sides.len()).flat_map(of).collect()
+    fn thin(picture: &Picture) -> &[Line] {
+        let Drawing::OverTime { runs, .. } = &picture.drawing else { panic!("{picture:?}") };
+        runs
+    }
+
+    #[test]
+    fn all_runs_are_thin_and_their_median_is_that_of_the_figures() {
+        pictured("time-0", &records(), |picture, story| {
+            assert_eq!(picture.lines[0].points, [(1.0, 12.0), (2.0, 15.0), (3.0, 31.0)]);
+            let told = story.figures.pointer("/points/0/sides/0/over_time/throughput").unwrap();
+            assert_eq!(*told, serde_json::json!([12.0, 15.0, 31.0]));
+            let of = |colour: usize| thin(picture).iter().filter(|run| run.colour == colour).count();
+            assert_eq!((of(0), of(1)), (3, 0), "a run alone is its own median");
+            assert_eq!(thin(picture)[1].points[1], (2.0, 10.0));
+            assert_eq!(picture.lines[1].points[2], (3.0, 42.0));
+        });
+        pictured("time-p95-0", &records(), |picture, _| {
+            assert_eq!(picture.scale, Scale::Log);
+            assert!(picture.title.contains("of each second, ms (by factors)"), "{}", picture.title);
+        });
+    }
+
+    #[test]
+    fn a_mark_says_of_which_run_it_is_where_there_are_several() {
+        let texts = |records: &[Record]| {
+            pictured("time-0", records, |picture, _| {
+                let Drawing::OverTime { marks, .. } = &picture.drawing else { panic!("{picture:?}") };
+                marks.iter().map(|mark| mark.text.clone()).collect::<Vec<_>>()
+            })
+        };
+        let mut records = records();
+        assert_eq!(texts(&records), ["pond: cold fill"]);
+        records.push(run(3, 1, [40.0, 41.0, 42.0]));
+        assert_eq!(texts(&records), ["pond: cold fill (run 2)"]);
+    }
 }

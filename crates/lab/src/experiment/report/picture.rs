@@ -3,7 +3,10 @@
 //! The colours are Okabe and Ito's, in a light and a dark set, and differ for the colour-blind, too. Lines also
 //! differ by their dashes.
 
+mod over_time;
+
 use super::super::judge::short;
+use over_time::{is_dot, path};
 use std::fmt::Write;
 
 /// Measures of a picture, in its own units.
@@ -15,6 +18,8 @@ pub const TOP: f64 = 16.0;
 pub const BOTTOM: f64 = 44.0;
 /// How many colours there are; sides beyond that differ by their dashes.
 const COLOURS: usize = 6;
+/// About as wide is a letter.
+const LETTER: f64 = 7.2;
 /// The style of a picture that stands by itself.
 const STYLE: &str = include_str!("picture.css");
 
@@ -51,6 +56,15 @@ pub enum Drawing {
         warmup: Option<f64>,
         /// Where something changed.
         marks: Vec<Mark>,
+    },
+    /// Lines over seconds, before the runs that each is the middle of.
+    OverTime {
+        /// Up to here it is the warm-up.
+        warmup: Option<f64>,
+        /// Where something changed.
+        marks: Vec<Mark>,
+        /// The runs, each in the colour of its line.
+        runs: Vec<Line>,
     },
     /// Lines over places that have names.
     Profile {
@@ -188,8 +202,14 @@ impl Picture {
         )
     }
 
+    /// All lines, thin ones included.
+    fn drawn(&self) -> impl Iterator<Item = &Line> + Clone {
+        let runs = if let Drawing::OverTime { runs, .. } = &self.drawing { runs.as_slice() } else { &[] };
+        self.lines.iter().chain(runs)
+    }
+
     fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
-        let drawn = self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
+        let drawn = self.drawn().flat_map(|line| line.points.iter().map(|(_, value)| *value));
         drawn.chain(self.lines.iter().flat_map(|line| line.spread.iter().map(|(_, most)| *most)))
     }
 
@@ -239,6 +259,14 @@ impl Picture {
                 self.draw_lines(&mut svg, &heights, &axis, &label);
                 self.draw_marks(&mut svg, &axis, marks);
             }
+            Drawing::OverTime { warmup, marks, runs } => {
+                let axis = self.places(Scale::Linear);
+                Self::draw_warmup(&mut svg, &axis, *warmup);
+                Self::draw_ticks(&mut svg, &axis, &axis.ticks());
+                Self::draw_runs(&mut svg, &heights, &axis, runs);
+                self.draw_lines(&mut svg, &heights, &axis, &label);
+                self.draw_marks(&mut svg, &axis, marks);
+            }
             Drawing::Profile { groups } => self.draw_profile(&mut svg, &heights, groups),
             Drawing::Bars { groups } => self.draw_bars(&mut svg, &heights, groups),
             Drawing::Stacks { groups } => self.draw_stacks(&mut svg, &heights, groups),
@@ -256,7 +284,7 @@ impl Picture {
     }
 
     fn places(&self, scale: Scale) -> Axis {
-        let places = self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place));
+        let places = self.drawn().flat_map(|line| line.points.iter().map(|(place, _)| *place));
         let most = places.clone().fold(f64::MIN_POSITIVE, f64::max);
         let least = places.fold(most, f64::min);
         // A place of zero has none on an axis by factors: it is drawn at the left end.
@@ -287,17 +315,27 @@ impl Picture {
 
     /// A dashed line at each mark, with a label for the time after it; one row of labels for each line of the picture.
     fn draw_marks(&self, svg: &mut String, axis: &Axis, marks: &[Mark]) {
+        let mut taken = vec![f64::MIN; self.lines.len()];
         for mark in marks {
             let (x, colour) = (axis.place(mark.at), self.lines[mark.line].colour % COLOURS);
             put(
                 svg,
                 format_args!(
-                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"/>",
-                    HEIGHT - BOTTOM
+                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"><title>{}</title></line>",
+                    HEIGHT - BOTTOM,
+                    escaped(&mark.text)
                 ),
             );
             // At the right end there is no room behind it.
-            let (place, anchor) = if x > WIDTH - RIGHT - 100.0 { (x - 4.0, "end") } else { (x + 4.0, "start") };
+            let width = mark.text.chars().count() as f64 * LETTER;
+            let before = x + 4.0 + width > WIDTH - RIGHT;
+            let (place, anchor) = if before { (x - 4.0, "end") } else { (x + 4.0, "start") };
+            let left = if before { place - width } else { place };
+            // One label over another can be read by nobody: the line tells its own where the pointer is.
+            if left < taken[mark.line] {
+                continue;
+            }
+            taken[mark.line] = left + width;
             put(
                 svg,
                 format_args!(
@@ -358,13 +396,12 @@ impl Picture {
                     ),
                 );
             }
-            let path: Vec<String> = line
-                .points
-                .iter()
-                .map(|(place, value)| format!("{:.1},{:.1}", axis.place(*place), heights.place(*value)))
-                .collect();
-            put(svg, format_args!("<polyline class=\"curve {class}\" points=\"{}\"/>", path.join(" ")));
-            for (place, value) in &line.points {
+            let path = path(line, heights, axis);
+            put(svg, format_args!("<polyline class=\"curve {class}\" points=\"{path}\"/>"));
+            let all = !matches!(self.drawing, Drawing::OverTime { .. });
+            let count = line.points.len();
+            for (_, (place, value)) in line.points.iter().enumerate().filter(|(index, _)| all || is_dot(*index, count))
+            {
                 put(
                     svg,
                     format_args!(
@@ -383,7 +420,7 @@ impl Picture {
     }
 
     fn group_name(&self, svg: &mut String, name: &str, x: f64, groups: usize) {
-        let room = ((WIDTH - LEFT - RIGHT) / groups as f64 / 7.2) as usize;
+        let room = ((WIDTH - LEFT - RIGHT) / groups as f64 / LETTER) as usize;
         let short: String = if name.chars().count() > room {
             name.chars().take(room.saturating_sub(1)).chain(['…']).collect()
         } else {
@@ -517,21 +554,51 @@ mod tests {
             warmup,
             marks: vec![Mark { at: 2.0, line: 1, text: "warm <".to_owned() }],
         };
+        let thin =
+            Line { name: String::new(), colour: 0, points: vec![(0.0, 0.0), (2.0, 5_000.0)], spread: Vec::new() };
         for drawing in [
             lines(Scale::Linear, Some(1.0)),
             lines(Scale::Log, None),
+            Drawing::OverTime { warmup: Some(1.0), marks: Vec::new(), runs: vec![thin.clone(), thin] },
             Drawing::Profile { groups: groups() },
             Drawing::Bars { groups: groups() },
             Drawing::Stacks { groups: groups() },
         ] {
             for scale in [Scale::Linear, Scale::Log] {
-                let lines = matches!(drawing, Drawing::Lines { .. } | Drawing::Profile { .. });
-                let marks = if lines { "<circle" } else { "<rect class=\"bar" };
+                let bars = matches!(drawing, Drawing::Bars { .. } | Drawing::Stacks { .. });
+                let marks = if bars { "<rect class=\"bar" } else { "<circle" };
                 let svg = picture(scale, drawing.clone()).inline();
                 assert_eq!(svg.matches(marks).count(), 6, "{drawing:?}");
                 assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("a &lt;b&gt; &amp; c"), "{svg}");
             }
         }
+    }
+
+    #[test]
+    fn runs_are_thin_lines_without_dots_and_a_long_median_has_some() {
+        let line = |count: u32| Line {
+            name: "median".to_owned(),
+            colour: 1,
+            points: (1..=count).map(|at| (f64::from(at), 5.0)).collect(),
+            spread: Vec::new(),
+        };
+        let drawing = Drawing::OverTime { warmup: None, marks: Vec::new(), runs: vec![line(400), line(400)] };
+        let mut picture = picture(Scale::Linear, drawing);
+        picture.lines = vec![line(400)];
+        let svg = picture.inline();
+        assert_eq!((svg.matches("class=\"curve run c1\"").count(), svg.matches("<polyline").count()), (2, 3));
+        assert_eq!(svg.matches("<circle").count(), 58, "every seventh of 400");
+        assert!(svg.len() < 40_000, "{} bytes", svg.len());
+    }
+
+    #[test]
+    fn no_label_of_a_mark_lies_on_another() {
+        let mark = |at: f64, text: &str| Mark { at, line: 0, text: text.to_owned() };
+        let marks = vec![mark(0.0, "one long label"), mark(0.05, "hidden"), mark(1.0, "free"), mark(1.95, "the last")];
+        let svg = picture(Scale::Linear, Drawing::Lines { scale: Scale::Linear, warmup: None, marks }).inline();
+        let text = |text: &str| svg.matches(&format!(">{text}</text>")).count();
+        assert_eq!([text("one long label"), text("hidden"), text("free"), text("the last")], [1, 0, 1, 1]);
+        assert!(svg.contains("<title>hidden</title></line>"), "{svg}");
     }
 
     #[test]
