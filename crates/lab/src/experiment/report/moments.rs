@@ -42,7 +42,44 @@ pub const P95: Series = Series {
     of: |moments, record| moments.of_seconds(record, |second| second.p95_ms, worst),
     middle: headpond_measure::median,
 };
-const ALL: [Series; 2] = [THROUGHPUT, P95];
+/// Reads a second that the cache answered, as it counts them.
+pub const FROM_FLASH: Series = Series {
+    name: "reads_from_flash",
+    of: |moments, record| moments.gained(&looks(record, |found, _| found)),
+    middle: headpond_measure::median,
+};
+/// Reads a second that the origin answered.
+pub const FROM_ORIGIN: Series = Series {
+    name: "reads_from_origin",
+    of: |moments, record| moments.gained(&looks(record, |_, missed| missed)),
+    middle: headpond_measure::median,
+};
+/// Both.
+pub const READS: Series = Series {
+    name: "reads",
+    of: |moments, record| moments.gained(&looks(record, |found, missed| found + missed)),
+    middle: headpond_measure::median,
+};
+/// The share of the reads that the cache answered.
+pub const FOUND: Series = Series {
+    name: "reads_found",
+    of: |moments, record| {
+        let pairs = (FROM_FLASH.of)(moments, record).into_iter().zip((READS.of)(moments, record));
+        pairs.map(|(found, reads)| Some(found? / reads.filter(|reads| *reads > 0.0)?)).collect()
+    },
+    middle: headpond_measure::median,
+};
+const ALL: [Series; 6] = [THROUGHPUT, P95, FROM_FLASH, FROM_ORIGIN, READS, FOUND];
+
+/// What a cache's counters of reads stood at, by when; nothing of a run in which they stood still.
+fn looks(record: &Record, value: fn(u64, u64) -> u64) -> Vec<(f64, f64)> {
+    let pond = record.pond.iter().map(|pond| (pond.at, pond.hit_blocks, pond.miss_blocks));
+    let reads = record.reads.iter().map(|reads| (reads.at, reads.found, reads.missed));
+    let all: Vec<_> = if record.pond.is_empty() { reads.collect() } else { pond.collect() };
+    let still = all.first().map(|first| (first.1, first.2)) == all.last().map(|last| (last.1, last.2));
+    let looks = all.iter().filter(|_| !still);
+    looks.map(|(at, found, missed)| (*at, value(*found, *missed) as f64)).collect()
+}
 
 /// What `figures.json` says of a side's runs at a point; nothing of what no run has.
 pub fn figures(records: &[Record], point: usize, side: usize) -> Value {
@@ -93,6 +130,23 @@ impl Moments {
         self.joined(record.seconds.iter().filter_map(|second| Some((second.at, value(second)?))), join)
     }
 
+    /// What a counter gained in each second of a moment. Between two looks it grows evenly.
+    fn gained(&self, looks: &[(f64, f64)]) -> Values {
+        let [first, .., last] = looks else { return vec![None; self.count] };
+        let level = |at: f64| {
+            let after = looks.partition_point(|look| look.0 < at).clamp(1, looks.len() - 1);
+            let (from, to) = (looks[after - 1], looks[after]);
+            let share = if to.0 > from.0 { (at - from.0) / (to.0 - from.0) } else { 1.0 };
+            from.1 + share * (to.1 - from.1)
+        };
+        let of = |index: usize| {
+            let (from, to) = ((self.at(index) - self.step).max(first.0), self.at(index).min(last.0));
+            // Of less than half a moment it would be chance.
+            (to - from >= self.step / 2.0).then(|| ((level(to) - level(from)) / (to - from)).max(0.0))
+        };
+        (0..self.count).map(of).collect()
+    }
+
     /// Seconds, by when they ended, brought together in moments. A clock may be half a second late.
     fn joined(&self, seconds: impl Iterator<Item = (f64, f64)>, join: fn(&[f64]) -> Option<f64>) -> Values {
         let mut parts = vec![Vec::new(); self.count];
@@ -116,6 +170,7 @@ fn worst(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::{CacheReads, PondCounts};
     use super::*;
 
     /// A run whose clock is late by some milliseconds, and whose `n`-th second does `n` times that much.
@@ -134,6 +189,41 @@ mod tests {
         let records = [run(3, 0.0, 10.0), run(3, 0.3, 30.0), run(2, -0.3, 20.0)];
         let figures = figures(&records, 0, 0);
         assert_eq!(figures, json!({"step_s": 1.0, "throughput": [20.0, 40.0, 60.0], "p95_ms": [1.0, 2.0, 3.0]}));
+    }
+
+    #[test]
+    fn counters_are_read_between_looks_and_the_shares_add_up() {
+        let pond =
+            |at: f64, hit_blocks, miss_blocks| PondCounts { at, hit_blocks, miss_blocks, ..PondCounts::default() };
+        // Looks come late, and one is missing.
+        let looks = vec![pond(0.2, 7, 100), pond(1.5, 7, 230), pond(3.5, 207, 430), pond(4.1, 207, 430)];
+        let run = Record { pond: looks, ..run(4, 0.0, 1.0) };
+        let moments = Moments::of([&run].into_iter());
+        let of =
+            |series: Series| (series.of)(&moments, &run).iter().map(|value| value.map(f64::round)).collect::<Vec<_>>();
+        assert_eq!(of(FROM_FLASH), [Some(0.0), Some(50.0), Some(100.0), Some(50.0)]);
+        assert_eq!(of(FROM_ORIGIN), [Some(100.0), Some(100.0), Some(100.0), Some(50.0)]);
+        assert_eq!(of(READS), [Some(100.0), Some(150.0), Some(200.0), Some(100.0)]);
+        let found = figures(std::slice::from_ref(&run), 0, 0)["reads_found"].clone();
+        let found: Vec<f64> =
+            found.as_array().unwrap().iter().map(|share| (share.as_f64().unwrap() * 100.0).round()).collect();
+        assert_eq!(found, [0.0, 33.0, 50.0, 50.0]);
+        // A moment that the last look hardly reaches has none, and a guest's cache counts as well.
+        let told = |at, found| CacheReads { at, found, missed: 0 };
+        let guest = Record { pond: Vec::new(), reads: vec![told(0.0, 5), told(2.2, 27)], ..run };
+        assert_eq!(moments.gained(&looks_of(&guest)), [Some(10.0), Some(10.0), None, None]);
+    }
+
+    fn looks_of(record: &Record) -> Vec<(f64, f64)> {
+        looks(record, |found, _| found)
+    }
+
+    #[test]
+    fn a_cache_without_reads_has_no_series_of_them() {
+        let still = PondCounts { hit_blocks: 9, ..PondCounts::default() };
+        let written = Record { pond: vec![still.clone(), PondCounts { at: 2.0, ..still }], ..run(2, 0.0, 1.0) };
+        let figures = figures(&[written], 0, 0);
+        assert!(figures["throughput"].is_array() && figures["reads"].is_null(), "{figures}");
     }
 
     #[test]

@@ -15,6 +15,10 @@ const OVER_TIME_MAX: usize = 12;
 /// So many stretches of a run are marked over time.
 const STRETCHES_MAX: usize = 6;
 
+/// The colours of flash, of the origin and of both, as where all reads went has them.
+const ANSWERED: [(&str, usize, Series); 3] =
+    [("from flash", 1, moments::FROM_FLASH), ("from the origin", 0, moments::FROM_ORIGIN), ("all", 5, moments::READS)];
+
 /// All of them, with what else there is of the same points.
 pub fn over_time(story: &Story<'_>) -> Vec<Picture> {
     let plan = story.plan;
@@ -43,11 +47,55 @@ impl<'a> OfPoint<'a> {
 
     fn pictures(&self) -> Vec<Picture> {
         let unit = unit(self.story.plan);
-        vec![
+        let mut pictures = vec![
             self.by_side("time", unit, unit, Scale::Linear, &moments::THROUGHPUT),
             self.by_side("time-p95", &self.percentile(), "ms", Scale::Log, &moments::P95),
             response::picture(self.story, self.point),
-        ]
+            self.found(),
+        ];
+        pictures.extend((0..self.story.plan.sides.len()).map(|side| self.answered(side)));
+        pictures
+    }
+
+    /// The share of the reads that a cache answered.
+    fn found(&self) -> Picture {
+        let mut picture =
+            self.by_side("time-found", "reads found in the cache, %", "%", Scale::Linear, &moments::FOUND);
+        let percent = |line: &mut Line| line.points.iter_mut().for_each(|point| point.1 *= 100.0);
+        picture.lines.iter_mut().for_each(percent);
+        if let Drawing::OverTime { marks, runs, .. } = &mut picture.drawing {
+            runs.iter_mut().for_each(percent);
+            marks.clear();
+        }
+        // A side without a cache needs no name.
+        picture.lines.retain(|line| !line.points.is_empty());
+        picture
+    }
+
+    /// Where reads of a side were answered.
+    fn answered(&self, side: usize) -> Picture {
+        let plan = self.story.plan;
+        let counted = runs(self.story, self.point, side).any(|run| !run.pond.is_empty());
+        let (what, unit) = if counted {
+            ("blocks of 4 KiB a second", "blocks/s")
+        } else {
+            ("as the cache counts them, a second", "/s")
+        };
+        let runs = ANSWERED.iter().flat_map(|(_, colour, series)| self.runs(side, *colour, series)).collect();
+        let line = |(name, colour, series): &(&str, usize, Series)| self.line(name, *colour, &self.told(side, series));
+        Picture {
+            id: format!("time-reads-{}-{side}", self.point),
+            title: format!(
+                "{}, {}, over time: where reads were answered, {what}",
+                plan.title(self.point),
+                plan.sides[side].name
+            ),
+            along: "seconds".to_owned(),
+            unit: unit.to_owned(),
+            scale: Scale::Linear,
+            drawing: Drawing::OverTime { warmup: self.warmup(), marks: Vec::new(), runs },
+            lines: ANSWERED.iter().map(line).collect(),
+        }
     }
 
     fn percentile(&self) -> String {
@@ -135,7 +183,14 @@ mod tests {
             p95_ms: Some(1000.0 / rate),
             p99_ms: None,
         };
-        let pond = |at: u32| PondCounts { at: f64::from(at), held_blocks: 1 + u64::from(at), ..PondCounts::default() };
+        // Of 40 reads in each second one more is found than in the second before.
+        let pond = |at: u32| PondCounts {
+            at: f64::from(at),
+            held_blocks: 1 + u64::from(at),
+            hit_blocks: u64::from(at * (at + 1) / 2),
+            miss_blocks: u64::from(at * 40 - at * (at + 1) / 2),
+            ..PondCounts::default()
+        };
         Record {
             number,
             side,
@@ -181,6 +236,28 @@ mod tests {
         pictured("time-p95-0", &records(), |picture, _| {
             assert_eq!(picture.scale, Scale::Log);
             assert!(picture.title.contains("of each second, ms (by factors)"), "{}", picture.title);
+        });
+    }
+
+    #[test]
+    fn reads_are_told_by_where_they_were_answered_and_the_ratio_by_side() {
+        pictured("time-reads-0-1", &records(), |picture, story| {
+            let lines: Vec<_> = picture.lines.iter().map(|line| (line.name.as_str(), line.points.clone())).collect();
+            let of = |values: [f64; 3]| vec![(1.0, values[0]), (2.0, values[1]), (3.0, values[2])];
+            assert_eq!(lines[0], ("from flash", of([1.0, 2.0, 3.0])));
+            assert_eq!(lines[1], ("from the origin", of([39.0, 38.0, 37.0])));
+            assert_eq!(lines[2], ("all", of([40.0, 40.0, 40.0])));
+            let told = story.figures.pointer("/points/0/sides/1/over_time/reads_from_origin").unwrap();
+            assert_eq!(*told, serde_json::json!([39.0, 38.0, 37.0]));
+        });
+        pictured("time-found-0", &records(), |picture, story| {
+            let told = story.figures.pointer("/points/0/sides/1/over_time/reads_found/2").and_then(Value::as_f64);
+            assert_eq!((picture.lines.len(), picture.lines[0].points[2].1), (1, told.unwrap() * 100.0));
+            assert_eq!(picture.lines[0].name, "pond");
+        });
+        told(&records(), |story| {
+            let without = |picture: &Picture| picture.id == "time-reads-0-0" && !picture.lines[0].points.is_empty();
+            assert!(!over_time(story).iter().any(without), "a directory has no cache");
         });
     }
 

@@ -187,7 +187,7 @@ fn about(story: &Story<'_>) -> String {
             story.seed
         ),
     ));
-    rows.push(("over time".to_owned(), "A thin line is a run, the thick one the median of the runs at each moment. In pictures of more than 400 s a moment has several seconds: of a rate their mean, of a latency the worst.".to_owned()));
+    rows.push(("over time".to_owned(), "A thin line is a run, the thick one the median of the runs at each moment. In pictures of more than 400 s a moment has several seconds: of a rate their mean, of a latency the worst. Where reads were answered is by the cache's own counters.".to_owned()));
     rows.push(("load".to_owned(), how_it_asks(definition).to_owned()));
     rows.extend(limits::about(story).map(|text| ("how it is extrapolated".to_owned(), text)));
     rows.extend(settled::about(story).map(|text| ("the cache meanwhile".to_owned(), text)));
