@@ -4,7 +4,7 @@
 //! - All runs of a point have the same moments. A moment is so many seconds, and is named by its end.
 //! - A rate is the mean of its moment, a latency the worst second in it: a stall does not vanish in a long moment.
 
-use super::super::{Record, Second};
+use super::super::{Record, Second, System};
 use serde_json::{Map, Value, json};
 
 /// A picture has no more moments than this: about one for every second unit of its width.
@@ -28,7 +28,7 @@ pub struct Series {
     pub name: &'static str,
     /// Of one run.
     pub of: fn(&Moments, &Record) -> Values,
-    /// Of what the runs have at a moment.
+    /// Of what the runs have at a moment: the median, or the mean of shares that have to add up.
     middle: fn(&[f64]) -> Option<f64>,
 }
 
@@ -69,7 +69,25 @@ pub const FOUND: Series = Series {
     },
     middle: headpond_measure::median,
 };
-const ALL: [Series; 6] = [THROUGHPUT, P95, FROM_FLASH, FROM_ORIGIN, READS, FOUND];
+/// The share of the processors' time in programs.
+pub const USER: Series = Series {
+    name: "processors_user",
+    of: |moments, record| moments.of_system(record, |system| system.user),
+    middle: mean,
+};
+/// In the kernel.
+pub const SYSTEM: Series = Series {
+    name: "processors_system",
+    of: |moments, record| moments.of_system(record, |system| system.system),
+    middle: mean,
+};
+/// Waiting for I/O.
+pub const WAITING: Series = Series {
+    name: "processors_waiting",
+    of: |moments, record| moments.of_system(record, |system| system.waiting),
+    middle: mean,
+};
+const ALL: [Series; 9] = [THROUGHPUT, P95, FROM_FLASH, FROM_ORIGIN, READS, FOUND, USER, SYSTEM, WAITING];
 
 /// What a cache's counters of reads stood at, by when; nothing of a run in which they stood still.
 fn looks(record: &Record, value: fn(u64, u64) -> u64) -> Vec<(f64, f64)> {
@@ -128,6 +146,10 @@ impl Moments {
         join: fn(&[f64]) -> Option<f64>,
     ) -> Values {
         self.joined(record.seconds.iter().filter_map(|second| Some((second.at, value(second)?))), join)
+    }
+
+    fn of_system(&self, record: &Record, value: fn(&System) -> f64) -> Values {
+        self.joined(record.system.iter().map(|system| (system.at, value(system))), mean)
     }
 
     /// What a counter gained in each second of a moment. Between two looks it grows evenly.

@@ -19,6 +19,10 @@ const STRETCHES_MAX: usize = 6;
 const ANSWERED: [(&str, usize, Series); 3] =
     [("from flash", 1, moments::FROM_FLASH), ("from the origin", 0, moments::FROM_ORIGIN), ("all", 5, moments::READS)];
 
+/// What processors do, from below, in the colours that their whole time has.
+const LAYERS: [(&str, usize, Series); 3] =
+    [("programs", 1, moments::USER), ("kernel", 2, moments::SYSTEM), ("waiting for I/O", 3, moments::WAITING)];
+
 /// All of them, with what else there is of the same points.
 pub fn over_time(story: &Story<'_>) -> Vec<Picture> {
     let plan = story.plan;
@@ -54,6 +58,7 @@ impl<'a> OfPoint<'a> {
             self.found(),
         ];
         pictures.extend((0..self.story.plan.sides.len()).map(|side| self.answered(side)));
+        pictures.extend((0..self.story.plan.sides.len()).map(|side| self.processors(side)));
         pictures
     }
 
@@ -95,6 +100,29 @@ impl<'a> OfPoint<'a> {
             scale: Scale::Linear,
             drawing: Drawing::OverTime { warmup: self.warmup(), marks: Vec::new(), runs },
             lines: ANSWERED.iter().map(line).collect(),
+        }
+    }
+
+    /// What the processors did while a side ran.
+    fn processors(&self, side: usize) -> Picture {
+        let plan = self.story.plan;
+        let line = |(name, colour, series): &(&str, usize, Series)| {
+            let mut line = self.line(name, *colour, &self.told(side, series));
+            line.points.iter_mut().for_each(|point| point.1 *= 100.0);
+            line
+        };
+        Picture {
+            id: format!("time-processors-{}-{side}", self.point),
+            title: format!(
+                "{}, {}, over time: what the processors did, % (blank: idle)",
+                plan.title(self.point),
+                plan.sides[side].name
+            ),
+            along: "seconds".to_owned(),
+            unit: "%".to_owned(),
+            scale: Scale::Linear,
+            drawing: Drawing::Layers { warmup: self.warmup() },
+            lines: LAYERS.iter().map(line).collect(),
         }
     }
 
@@ -171,7 +199,7 @@ impl<'a> OfPoint<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{PondCounts, Second};
+    use super::super::super::{PondCounts, Second, System};
     use super::super::tests::told;
     use super::*;
 
@@ -258,6 +286,26 @@ mod tests {
         told(&records(), |story| {
             let without = |picture: &Picture| picture.id == "time-reads-0-0" && !picture.lines[0].points.is_empty();
             assert!(!over_time(story).iter().any(without), "a directory has no cache");
+        });
+    }
+
+    #[test]
+    fn the_processors_time_is_in_layers_that_are_the_means_of_the_runs() {
+        let mut records = records();
+        for (index, record) in records.iter_mut().take(2).enumerate() {
+            let (user, system) = (0.25 + 0.5 * index as f64, 0.125);
+            let of = |at: u32| System { at: f64::from(at), user, system, ..System::default() };
+            record.system = (1..=3).map(of).collect();
+        }
+        pictured("time-processors-0-0", &records, |picture, story| {
+            let of = |line: usize| picture.lines[line].points[2];
+            assert_eq!([of(0), of(1), of(2)], [(3.0, 50.0), (3.0, 12.5), (3.0, 0.0)]);
+            let told = |name: &str| story.figures.pointer(&format!("/points/0/sides/0/over_time/processors_{name}/2"));
+            assert_eq!(
+                [told("user"), told("system")].map(|share| share.and_then(Value::as_f64)),
+                [Some(0.5), Some(0.125)]
+            );
+            assert!(picture.title.contains("idle"), "{}", picture.title);
         });
     }
 

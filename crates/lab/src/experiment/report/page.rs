@@ -53,7 +53,7 @@ fn figure(picture: &Picture) -> String {
         .iter()
         .map(|line| format!("<span class=\"key c{}\">{}</span>", line.colour % 6, escaped(&line.name)))
         .collect();
-    let zoom = matches!(picture.drawing, Drawing::Lines { .. } | Drawing::OverTime { .. });
+    let zoom = matches!(picture.drawing, Drawing::Lines { .. } | Drawing::OverTime { .. } | Drawing::Layers { .. });
     format!(
         "<figure data-zoom=\"{zoom}\" data-left=\"{LEFT}\" data-right=\"{}\"><figcaption><span>{}</span><span class=\"legend\">{legend}</span></figcaption>\n{}</figure>\n",
         WIDTH - RIGHT,
@@ -187,7 +187,7 @@ fn about(story: &Story<'_>) -> String {
             story.seed
         ),
     ));
-    rows.push(("over time".to_owned(), "A thin line is a run, the thick one the median of the runs at each moment. In pictures of more than 400 s a moment has several seconds: of a rate their mean, of a latency the worst. Where reads were answered is by the cache's own counters.".to_owned()));
+    rows.push(("over time".to_owned(), "A thin line is a run, the thick one the median of the runs at each moment. In pictures of more than 400 s a moment has several seconds: of a rate their mean, of a latency the worst. Where reads were answered is by the cache's own counters. The processors' shares are means of the runs; what another guest of the host took counts as idle.".to_owned()));
     rows.push(("load".to_owned(), how_it_asks(definition).to_owned()));
     rows.extend(limits::about(story).map(|text| ("how it is extrapolated".to_owned(), text)));
     rows.extend(settled::about(story).map(|text| ("the cache meanwhile".to_owned(), text)));

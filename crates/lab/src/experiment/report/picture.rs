@@ -66,6 +66,11 @@ pub enum Drawing {
         /// The runs, each in the colour of its line.
         runs: Vec<Line>,
     },
+    /// Layers over seconds, each on the one before, up to 100.
+    Layers {
+        /// Up to here it is the warm-up.
+        warmup: Option<f64>,
+    },
     /// Lines over places that have names.
     Profile {
         /// The names.
@@ -215,7 +220,7 @@ impl Picture {
 
     fn heights(&self) -> Axis {
         let (from, to) = (HEIGHT - BOTTOM, TOP);
-        let stacked = matches!(self.drawing, Drawing::Stacks { .. });
+        let stacked = matches!(self.drawing, Drawing::Stacks { .. } | Drawing::Layers { .. });
         let most = if stacked { 100.0 } else { self.values().fold(0.0, f64::max) };
         let most = if most > 0.0 { most } else { 1.0 };
         match self.scale {
@@ -266,6 +271,12 @@ impl Picture {
                 Self::draw_runs(&mut svg, &heights, &axis, runs);
                 self.draw_lines(&mut svg, &heights, &axis, &label);
                 self.draw_marks(&mut svg, &axis, marks);
+            }
+            Drawing::Layers { warmup } => {
+                let axis = self.places(Scale::Linear);
+                Self::draw_ticks(&mut svg, &axis, &axis.ticks());
+                self.draw_layers(&mut svg, &heights, &axis);
+                Self::draw_warmup(&mut svg, &axis, *warmup);
             }
             Drawing::Profile { groups } => self.draw_profile(&mut svg, &heights, groups),
             Drawing::Bars { groups } => self.draw_bars(&mut svg, &heights, groups),
@@ -560,15 +571,19 @@ mod tests {
             lines(Scale::Linear, Some(1.0)),
             lines(Scale::Log, None),
             Drawing::OverTime { warmup: Some(1.0), marks: Vec::new(), runs: vec![thin.clone(), thin] },
+            Drawing::Layers { warmup: Some(1.0) },
             Drawing::Profile { groups: groups() },
             Drawing::Bars { groups: groups() },
             Drawing::Stacks { groups: groups() },
         ] {
             for scale in [Scale::Linear, Scale::Log] {
-                let bars = matches!(drawing, Drawing::Bars { .. } | Drawing::Stacks { .. });
-                let marks = if bars { "<rect class=\"bar" } else { "<circle" };
+                let (marks, count) = match drawing {
+                    Drawing::Bars { .. } | Drawing::Stacks { .. } => ("<rect class=\"bar", 6),
+                    Drawing::Layers { .. } => ("<polygon class=\"bar", 2),
+                    _ => ("<circle", 6),
+                };
                 let svg = picture(scale, drawing.clone()).inline();
-                assert_eq!(svg.matches(marks).count(), 6, "{drawing:?}");
+                assert_eq!(svg.matches(marks).count(), count, "{drawing:?}");
                 assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("a &lt;b&gt; &amp; c"), "{svg}");
             }
         }

@@ -1,6 +1,7 @@
 //! What is drawn over seconds: many runs behind their median, and layers up to all of it.
 
-use super::{Axis, COLOURS, Line, Picture, put};
+use super::super::super::judge::short;
+use super::{Axis, BOTTOM, COLOURS, HEIGHT, Line, Picture, escaped, put};
 use std::fmt::Write;
 
 /// Of a longer line only so many points are dots that tell their value, evenly: each takes as much room in the page as
@@ -14,6 +15,32 @@ impl Picture {
             let colour = run.colour % COLOURS;
             put(svg, format_args!("<polyline class=\"curve run c{colour}\" points=\"{}\"/>", path(run, heights, axis)));
         }
+    }
+
+    /// The layers, each from the ground up behind those that lie below it. All have the same places.
+    pub(super) fn draw_layers(&self, svg: &mut String, heights: &Axis, axis: &Axis) {
+        let mut below: Vec<f64> = Vec::new();
+        let mut drawn = Vec::new();
+        for line in &self.lines {
+            below.resize(line.points.len(), 0.0);
+            below.iter_mut().zip(&line.points).for_each(|(sum, (_, value))| *sum += value);
+            let places = line.points.iter().map(|(place, _)| *place);
+            let top = Line { points: places.zip(below.iter().copied()).collect(), ..line.clone() };
+            let (Some(first), Some(last)) = (top.points.first(), top.points.last()) else { continue };
+            let mean = line.points.iter().map(|(_, value)| value).sum::<f64>() / line.points.len() as f64;
+            let ground = HEIGHT - BOTTOM;
+            drawn.push(format!(
+                "<polygon class=\"bar c{}\" points=\"{:.1},{ground} {} {:.1},{ground}\"><title>{}: {} {} in the mean</title></polygon>",
+                line.colour % COLOURS,
+                axis.place(first.0),
+                path(&top, heights, axis),
+                axis.place(last.0),
+                escaped(&line.name),
+                short(mean),
+                escaped(&self.unit)
+            ));
+        }
+        drawn.iter().rev().for_each(|layer| put(svg, format_args!("{layer}")));
     }
 }
 
@@ -31,4 +58,37 @@ pub(super) fn path(line: &Line, heights: &Axis, axis: &Axis) -> String {
     }
     path.truncate(path.trim_end().len());
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Drawing, Scale, TOP};
+    use super::*;
+
+    #[test]
+    fn layers_lie_on_each_other_up_to_all_of_it() {
+        let line = |name: &str, colour, values: [f64; 2]| Line {
+            name: name.to_owned(),
+            colour,
+            points: vec![(0.0, values[0]), (2.0, values[1])],
+            spread: Vec::new(),
+        };
+        let picture = Picture {
+            id: "p".to_owned(),
+            title: String::new(),
+            along: String::new(),
+            unit: "%".to_owned(),
+            scale: Scale::Linear,
+            drawing: Drawing::Layers { warmup: None },
+            lines: vec![line("low", 1, [50.0, 0.0]), line("high", 2, [25.0, 100.0])],
+        };
+        let svg = picture.inline();
+        let (ground, half) = (HEIGHT - BOTTOM, TOP + (HEIGHT - BOTTOM - TOP) / 2.0);
+        let low = format!("c1\" points=\"74.0,{ground} 74.0,{half:.1} 880.0,{ground:.1} 880.0,{ground}\"");
+        let high =
+            format!("c2\" points=\"74.0,{ground} 74.0,{:.1} 880.0,{TOP:.1} 880.0,{ground}\"", TOP + (half - TOP) / 2.0);
+        let (low, high) = (svg.find(&low).unwrap(), svg.find(&high).unwrap());
+        assert!(high < low, "what lies below is drawn over it");
+        assert!(svg.contains("<title>low: 25.0 % in the mean</title>"), "{svg}");
+    }
 }
