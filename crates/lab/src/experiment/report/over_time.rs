@@ -6,7 +6,7 @@ use super::super::Record;
 use super::super::plan::SideName;
 use super::moments::{self, Moments, Series};
 use super::picture::{Drawing, Line, Mark, Picture, Scale};
-use super::pictures::{place, runs};
+use super::pictures::{place, runs, scale};
 use super::{Story, response, unit};
 use serde_json::Value;
 
@@ -51,8 +51,10 @@ impl<'a> OfPoint<'a> {
 
     fn pictures(&self) -> Vec<Picture> {
         let unit = unit(self.story.plan);
+        let cells = &self.story.judgement.cells[self.point];
+        let (scale, title) = scale(unit, cells.iter().map(|cell| cell.summary.median));
         let mut pictures = vec![
-            self.by_side("time", unit, unit, Scale::Linear, &moments::THROUGHPUT),
+            self.by_side("time", &title, unit, scale, &moments::THROUGHPUT),
             self.by_side("time-p95", &self.percentile(), "ms", Scale::Log, &moments::P95),
             response::picture(self.story, self.point),
             self.found(),
@@ -265,6 +267,19 @@ mod tests {
             assert_eq!(picture.scale, Scale::Log);
             assert!(picture.title.contains("of each second, ms (by factors)"), "{}", picture.title);
         });
+    }
+
+    #[test]
+    fn a_side_on_the_floor_is_seen_over_time_as_well() {
+        let of = |median: f64| {
+            let mut records = records();
+            records.iter_mut().for_each(|record| record.figures.throughput = 10.0);
+            records[3].figures.throughput = median;
+            pictured("time-0", &records, |picture, _| {
+                (picture.scale, picture.title.ends_with("requests/s (by factors)"))
+            })
+        };
+        assert_eq!([of(200.0), of(201.0)], [(Scale::Linear, false), (Scale::Log, true)]);
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Picture {
 
     fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         let drawn = self.drawn().flat_map(|line| line.points.iter().map(|(_, value)| *value));
-        drawn.chain(self.lines.iter().flat_map(|line| line.spread.iter().map(|(_, most)| *most)))
+        drawn.chain(self.lines.iter().flat_map(|line| line.spread.iter().flat_map(|(least, most)| [*least, *most])))
     }
 
     fn heights(&self) -> Axis {
@@ -230,7 +230,9 @@ impl Picture {
             }
             Scale::Log => {
                 let least = self.values().filter(|value| *value > 0.0).fold(most, f64::min);
-                let low = 10f64.powf(least.log10().floor());
+                // The least bar has some height, too.
+                let ground = if matches!(self.drawing, Drawing::Bars { .. }) { least / 2.0 } else { least };
+                let low = 10f64.powf(ground.log10().floor());
                 let high = 10f64.powf(most.log10().ceil());
                 Axis { scale: Scale::Log, low, high: if high > low { high } else { low * 10.0 }, from, to }
             }
@@ -604,6 +606,18 @@ mod tests {
         assert_eq!((svg.matches("class=\"curve run c1\"").count(), svg.matches("<polyline").count()), (2, 3));
         assert_eq!(svg.matches("<circle").count(), 58, "every seventh of 400");
         assert!(svg.len() < 40_000, "{} bytes", svg.len());
+    }
+
+    #[test]
+    fn the_least_bar_by_factors_has_some_height_and_its_range_lies_inside() {
+        let mut picture = picture(Scale::Log, Drawing::Bars { groups: vec!["g".to_owned()] });
+        for (line, value) in picture.lines.iter_mut().zip([1_000.0, 90_000.0]) {
+            (line.points, line.spread) = (vec![(0.0, value)], vec![(value * 0.5, value)]);
+        }
+        let heights = picture.heights();
+        assert_eq!((heights.low, heights.high), (100.0, 100_000.0));
+        picture.lines[0].spread[0].0 = 1_000.0;
+        assert_eq!(picture.heights().low, 100.0, "on a round number, too");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use super::over_time::over_time;
 use super::picture::{Drawing, Line, Picture, Scale};
 use super::{Story, unit};
 
+/// With more times between two sides the lesser one cannot be seen on an even axis.
+const FAR_APART: f64 = 20.0;
 /// A share of the processors' time, with its name.
 type Part = (&'static str, fn(&System) -> f64);
 
@@ -57,6 +59,20 @@ pub fn place(story: &Story<'_>, point: usize, side: usize) -> Option<String> {
     Some(format!("/points/{point}/sides/{index}"))
 }
 
+/// How values that are the medians of sides become heights, and how a title says so. Where one would lie on the floor of
+/// an even axis it is one by factors.
+pub fn scale(title: &str, medians: impl Iterator<Item = f64>) -> (Scale, String) {
+    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+    for median in medians.filter(|median| *median > 0.0) {
+        (least, most) = (least.min(median), most.max(median));
+    }
+    if most > least * FAR_APART {
+        (Scale::Log, format!("{title} (by factors)"))
+    } else {
+        (Scale::Linear, title.to_owned())
+    }
+}
+
 /// A median with the least and the most.
 fn spread(values: &[f64]) -> Option<(f64, (f64, f64))> {
     let summary = headpond_measure::Summary::of(values)?;
@@ -94,12 +110,14 @@ fn bars(story: &Story<'_>) -> Option<Picture> {
         }
         line
     };
+    let medians = points.iter().flat_map(|point| &story.judgement.cells[*point]).map(|cell| cell.summary.median);
+    let (scale, unit_title) = scale(unit(plan), medians);
     (!points.is_empty()).then(|| Picture {
         id: "bars".to_owned(),
-        title: format!("Side by side, {}: the median of the runs, and their range", unit(plan)),
+        title: format!("Side by side, {unit_title}: the median of the runs, and their range"),
         along: String::new(),
         unit: unit(plan).to_owned(),
-        scale: Scale::Linear,
+        scale,
         drawing: Drawing::Bars { groups: points.iter().map(|point| plan.title(*point)).collect() },
         lines: plan.sides.iter().enumerate().map(side).collect(),
     })
@@ -195,6 +213,25 @@ mod tests {
     fn run(point: usize, side: usize, throughput: f64) -> Record {
         let (p95_ms, p99_ms) = (Some(throughput / 10.0), Some(throughput));
         Record { point, side, figures: Figures { throughput, p95_ms, p99_ms, ..Figures::default() }, ..Record::blank() }
+    }
+
+    #[test]
+    fn a_side_on_the_floor_makes_the_axis_one_by_factors() {
+        let bars = |lesser: f64| {
+            told_of(Definition::find("profiles").unwrap(), &[run(0, 0, lesser), run(0, 1, 2_000.0)], |story| {
+                let bars = bars(story).unwrap();
+                (bars.scale, bars.title)
+            })
+        };
+        let (even, title) = bars(100.0);
+        assert_eq!(
+            (even, title.as_str()),
+            (Scale::Linear, "Side by side, requests/s: the median of the runs, and their range")
+        );
+        let (factors, title) = bars(99.0);
+        assert_eq!(factors, Scale::Log);
+        assert!(title.contains("requests/s (by factors)"), "{title}");
+        assert_eq!(scale("x", [0.0, 5.0].into_iter()), (Scale::Linear, "x".to_owned()), "nothing is no factor");
     }
 
     #[test]
