@@ -10,8 +10,12 @@ use super::pictures::{place, runs, scale};
 use super::{Story, response, unit};
 use serde_json::Value;
 
+/// So begins the name of a picture of one side at one point: there are many of them.
+pub const BY_SIDE: &str = "side-";
 /// So many points are drawn over time; the others are in the files.
 const OVER_TIME_MAX: usize = 12;
+/// A stretch that is shorter, in seconds, is the rest of a window.
+const STRETCH_MIN: f64 = 1.0;
 /// So many stretches of a run are marked over time.
 const STRETCHES_MAX: usize = 6;
 
@@ -53,8 +57,12 @@ impl<'a> OfPoint<'a> {
         let unit = unit(self.story.plan);
         let cells = &self.story.judgement.cells[self.point];
         let (scale, title) = scale(unit, cells.iter().map(|cell| cell.summary.median));
+        let mut time = self.by_side("time", &title, unit, scale, &moments::THROUGHPUT);
+        if let Drawing::OverTime { marks, .. } = &mut time.drawing {
+            *marks = self.marks();
+        }
         let mut pictures = vec![
-            self.by_side("time", &title, unit, scale, &moments::THROUGHPUT),
+            time,
             self.by_side("time-p95", &self.percentile(), "ms", Scale::Log, &moments::P95),
             response::picture(self.story, self.point),
             self.found(),
@@ -70,9 +78,8 @@ impl<'a> OfPoint<'a> {
             self.by_side("time-found", "reads found in the cache, %", "%", Scale::Linear, &moments::FOUND);
         let percent = |line: &mut Line| line.points.iter_mut().for_each(|point| point.1 *= 100.0);
         picture.lines.iter_mut().for_each(percent);
-        if let Drawing::OverTime { marks, runs, .. } = &mut picture.drawing {
+        if let Drawing::OverTime { runs, .. } = &mut picture.drawing {
             runs.iter_mut().for_each(percent);
-            marks.clear();
         }
         // A side without a cache needs no name.
         picture.lines.retain(|line| !line.points.is_empty());
@@ -91,7 +98,7 @@ impl<'a> OfPoint<'a> {
         let runs = ANSWERED.iter().flat_map(|(_, colour, series)| self.runs(side, *colour, series)).collect();
         let line = |(name, colour, series): &(&str, usize, Series)| self.line(name, *colour, &self.told(side, series));
         Picture {
-            id: format!("time-reads-{}-{side}", self.point),
+            id: format!("{BY_SIDE}reads-{}-{side}", self.point),
             title: format!(
                 "{}, {}, over time: where reads were answered, {what}",
                 plan.title(self.point),
@@ -114,7 +121,7 @@ impl<'a> OfPoint<'a> {
             line
         };
         Picture {
-            id: format!("time-processors-{}-{side}", self.point),
+            id: format!("{BY_SIDE}processors-{}-{side}", self.point),
             title: format!(
                 "{}, {}, over time: what the processors did, % (blank: idle)",
                 plan.title(self.point),
@@ -136,7 +143,7 @@ impl<'a> OfPoint<'a> {
         format!("95th percentile of {of}, ms (by factors)")
     }
 
-    /// A line for each side.
+    /// A line for each side, without marks.
     fn by_side(&self, id: &str, what: &str, unit: &str, scale: Scale, series: &Series) -> Picture {
         let line = |(side, name): (usize, &SideName)| self.line(&name.name, side, &self.told(side, series));
         let sides = &self.story.plan.sides;
@@ -147,7 +154,7 @@ impl<'a> OfPoint<'a> {
             along: "seconds".to_owned(),
             unit: unit.to_owned(),
             scale,
-            drawing: Drawing::OverTime { warmup: self.warmup(), marks: self.marks(), runs: thin },
+            drawing: Drawing::OverTime { warmup: self.warmup(), marks: Vec::new(), runs: thin },
             lines: sides.iter().enumerate().map(line).collect(),
         }
     }
@@ -193,7 +200,11 @@ impl<'a> OfPoint<'a> {
             // A regime that comes and goes all the time would draw a fence. The table has it.
             let few = stretches.len() <= STRETCHES_MAX;
             let text = |stretch: &super::super::Stretch| format!("{name}{}{run}", stretch.regime.name());
-            stretches.iter().filter(|_| few).map(|stretch| mark(stretch.from, text(stretch))).collect()
+            stretches
+                .iter()
+                .filter(|one| few && one.to - one.from >= STRETCH_MIN)
+                .map(|stretch| mark(stretch.from, text(stretch)))
+                .collect()
         };
         (0..self.story.plan.sides.len()).flat_map(of).collect()
     }
@@ -284,7 +295,7 @@ mod tests {
 
     #[test]
     fn reads_are_told_by_where_they_were_answered_and_the_ratio_by_side() {
-        pictured("time-reads-0-1", &records(), |picture, story| {
+        pictured("side-reads-0-1", &records(), |picture, story| {
             let lines: Vec<_> = picture.lines.iter().map(|line| (line.name.as_str(), line.points.clone())).collect();
             let of = |values: [f64; 3]| vec![(1.0, values[0]), (2.0, values[1]), (3.0, values[2])];
             assert_eq!(lines[0], ("from flash", of([1.0, 2.0, 3.0])));
@@ -299,7 +310,7 @@ mod tests {
             assert_eq!(picture.lines[0].name, "pond");
         });
         told(&records(), |story| {
-            let without = |picture: &Picture| picture.id == "time-reads-0-0" && !picture.lines[0].points.is_empty();
+            let without = |picture: &Picture| picture.id == "side-reads-0-0" && !picture.lines[0].points.is_empty();
             assert!(!over_time(story).iter().any(without), "a directory has no cache");
         });
     }
@@ -312,7 +323,7 @@ mod tests {
             let of = |at: u32| System { at: f64::from(at), user, system, ..System::default() };
             record.system = (1..=3).map(of).collect();
         }
-        pictured("time-processors-0-0", &records, |picture, story| {
+        pictured("side-processors-0-0", &records, |picture, story| {
             let of = |line: usize| picture.lines[line].points[2];
             assert_eq!([of(0), of(1), of(2)], [(3.0, 50.0), (3.0, 12.5), (3.0, 0.0)]);
             let told = |name: &str| story.figures.pointer(&format!("/points/0/sides/0/over_time/processors_{name}/2"));

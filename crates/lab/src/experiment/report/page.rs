@@ -4,6 +4,7 @@
 
 use super::super::{Definition, Load, PondCounts, Record};
 use super::cells::cell;
+use super::over_time::BY_SIDE;
 use super::picture::{Drawing, LEFT, Picture, RIGHT, WIDTH, escaped};
 use super::{Story, kinds, limits, settled, tables, unit};
 use std::fmt::Write;
@@ -12,17 +13,19 @@ const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// So many pictures of one side at one point are shown unasked.
+const BY_SIDE_MAX: usize = 12;
+
 /// The whole page.
 pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
     let definition = &story.plan.definition;
     let sentences: String = tables::verdict(story).iter().map(|text| format!("<li>{}</li>\n", escaped(text))).collect();
-    let figures: String = pictures.iter().map(figure).collect();
     let parts = [
         ("{{STYLE}}", STYLE.to_owned()),
         ("{{TITLE}}", escaped(&definition.title)),
         ("{{QUESTION}}", escaped(&definition.question)),
         ("{{VERDICT}}", sentences),
-        ("{{PICTURES}}", figures),
+        ("{{PICTURES}}", gallery(pictures)),
         ("{{FIGURES}}", figures_table(story)),
         ("{{COMPARISONS}}", comparisons_table(story)),
         ("{{KINDS}}", kinds::section(story) + &settled::section(story) + &limits::section(story)),
@@ -45,6 +48,24 @@ pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
         rest = &rest[at + mark.len()..];
     }
     page + rest
+}
+
+/// The pictures in their order. Those of one side at one point can be folded, and are where there are many.
+fn gallery(pictures: &[Picture]) -> String {
+    let by_side = |picture: &Picture| picture.id.starts_with(BY_SIDE);
+    let open = if pictures.iter().filter(|picture| by_side(picture)).count() > BY_SIDE_MAX { "" } else { " open" };
+    let part = |part: &[Picture]| {
+        let figures: String = part.iter().map(figure).collect();
+        if by_side(&part[0]) {
+            format!(
+                "<details{open}>\n<summary>Side by side over time: where reads were answered, what the processors did ({} pictures)</summary>\n{figures}</details>\n",
+                part.len()
+            )
+        } else {
+            figures
+        }
+    };
+    pictures.chunk_by(|one, next| by_side(one) == by_side(next)).map(part).collect()
 }
 
 fn figure(picture: &Picture) -> String {
@@ -265,5 +286,29 @@ fn how_it_asks(definition: &Definition) -> &'static str {
         _ => {
             "Closed loop: a client asks again when it was answered, so a stall is one long latency for each client, not one for each request that would have come meanwhile."
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Second;
+    use super::super::pictures::pictures;
+    use super::super::tests::told;
+    use super::*;
+
+    #[test]
+    fn pictures_by_side_are_folded_where_there_are_many() {
+        let run = |point: usize, side: usize| {
+            let system = vec![super::super::super::System { at: 1.0, user: 0.5, ..Default::default() }];
+            let seconds = vec![Second { at: 1.0, throughput: 1.0, p95_ms: None, p99_ms: None }];
+            Record { point, side, system, seconds, ..Record::blank() }
+        };
+        let one = told(&[run(0, 0), run(0, 1)], |story| html(story, &pictures(story)));
+        assert!(one.contains("<details open>\n<summary>Side by side") && one.contains("(2 pictures)"), "{one}");
+        told(&[run(0, 0)], |story| {
+            let of = pictures(story).into_iter().find(|picture| picture.id == "side-processors-0-0").unwrap();
+            let many = gallery(&vec![of; BY_SIDE_MAX + 1]);
+            assert!(many.starts_with("<details>") && many.matches("<svg").count() == BY_SIDE_MAX + 1, "{many}");
+        });
     }
 }

@@ -18,6 +18,8 @@ pub const TOP: f64 = 16.0;
 pub const BOTTOM: f64 = 44.0;
 /// How many colours there are; sides beyond that differ by their dashes.
 const COLOURS: usize = 6;
+/// A title of more letters is squeezed to the width of the picture.
+const TITLE_MAX: usize = 90;
 /// About as wide is a letter.
 const LETTER: f64 = 7.2;
 /// The style of a picture that stands by itself.
@@ -186,10 +188,15 @@ impl Picture {
                 )
             })
             .collect();
+        let squeezed = if self.title.chars().count() > TITLE_MAX {
+            format!(" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"", WIDTH - LEFT - RIGHT)
+        } else {
+            String::new()
+        };
         let height = HEIGHT + 24.0 + (self.lines.len() / 3) as f64 * 18.0;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{}\" viewBox=\"0 -24 {WIDTH} {}\" font-family=\"sans-serif\">\n<style>{STYLE}</style>\n\
-             <rect class=\"ground\" x=\"0\" y=\"-24\" width=\"{WIDTH}\" height=\"{}\"/><text class=\"title\" x=\"{LEFT}\" y=\"-4\">{}</text>\n{body}{legend}</svg>\n",
+             <rect class=\"ground\" x=\"0\" y=\"-24\" width=\"{WIDTH}\" height=\"{}\"/><text class=\"title\" x=\"{LEFT}\" y=\"-4\"{squeezed}>{}</text>\n{body}{legend}</svg>\n",
             height + 24.0,
             height + 24.0,
             height + 24.0,
@@ -318,7 +325,7 @@ impl Picture {
             put(
                 svg,
                 format_args!(
-                    "<text class=\"tick\" x=\"{}\" y=\"{}\">warm-up, thrown away</text>",
+                    "<text class=\"tick over\" x=\"{}\" y=\"{}\">warm-up, thrown away</text>",
                     LEFT + 6.0,
                     TOP + 14.0
                 ),
@@ -331,28 +338,29 @@ impl Picture {
         let mut taken = vec![f64::MIN; self.lines.len()];
         for mark in marks {
             let (x, colour) = (axis.place(mark.at), self.lines[mark.line].colour % COLOURS);
-            put(
-                svg,
-                format_args!(
-                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"><title>{}</title></line>",
-                    HEIGHT - BOTTOM,
-                    escaped(&mark.text)
-                ),
-            );
             // At the right end there is no room behind it.
             let width = mark.text.chars().count() as f64 * LETTER;
             let before = x + 4.0 + width > WIDTH - RIGHT;
             let (place, anchor) = if before { (x - 4.0, "end") } else { (x + 4.0, "start") };
             let left = if before { place - width } else { place };
-            // One label over another can be read by nobody: the line tells its own where the pointer is.
-            if left < taken[mark.line] {
+            // One label over another can be read by nobody: there the line tells its own where the pointer is.
+            let room = left >= taken[mark.line];
+            let hidden = if room { String::new() } else { format!("<title>{}</title>", escaped(&mark.text)) };
+            put(
+                svg,
+                format_args!(
+                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\">{hidden}</line>",
+                    HEIGHT - BOTTOM
+                ),
+            );
+            if !room {
                 continue;
             }
             taken[mark.line] = left + width;
             put(
                 svg,
                 format_args!(
-                    "<text class=\"tick\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                    "<text class=\"tick over\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
                     TOP + 30.0 + 15.0 * mark.line as f64,
                     escaped(&mark.text)
                 ),

@@ -1,9 +1,9 @@
 //! How response times are distributed, as far as each run tells: its percentiles and its longest.
 
 use super::super::{Figures, Record};
-use super::Story;
 use super::picture::{Drawing, Line, Picture, Scale};
 use super::pictures::{place, runs};
+use super::{Story, unit};
 use serde_json::{Value, json};
 
 /// A share of the requests, by its name in `figures.json` and in the picture.
@@ -58,7 +58,7 @@ pub fn picture(story: &Story<'_>, point: usize) -> Picture {
             "{}: response times, ms (by factors): the median of the runs, and their range",
             story.plan.title(point)
         ),
-        along: "this share of the requests took no longer".to_owned(),
+        along: format!("this share of the {} took no longer", unit(story.plan).trim_end_matches("/s")),
         unit: "ms".to_owned(),
         scale: Scale::Log,
         drawing: Drawing::Profile { groups: SHARES.iter().map(|(_, title, _)| (*title).to_owned()).collect() },

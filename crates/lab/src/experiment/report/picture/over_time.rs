@@ -1,7 +1,7 @@
 //! What is drawn over seconds: many runs behind their median, and layers up to all of it.
 
 use super::super::super::judge::short;
-use super::{Axis, BOTTOM, COLOURS, HEIGHT, Line, Picture, escaped, put};
+use super::{Axis, BOTTOM, COLOURS, HEIGHT, LEFT, Line, Picture, escaped, put};
 use std::fmt::Write;
 
 /// Of a longer line only so many points are dots that tell their value, evenly: each takes as much room in the page as
@@ -26,15 +26,16 @@ impl Picture {
             below.iter_mut().zip(&line.points).for_each(|(sum, (_, value))| *sum += value);
             let places = line.points.iter().map(|(place, _)| *place);
             let top = Line { points: places.zip(below.iter().copied()).collect(), ..line.clone() };
-            let (Some(first), Some(last)) = (top.points.first(), top.points.last()) else { continue };
+            let (Some((_, first)), Some((last, _))) = (top.points.first(), top.points.last()) else { continue };
             let mean = line.points.iter().map(|(_, value)| value).sum::<f64>() / line.points.len() as f64;
             let ground = HEIGHT - BOTTOM;
             drawn.push(format!(
-                "<polygon class=\"bar c{}\" points=\"{:.1},{ground} {} {:.1},{ground}\"><title>{}: {} {} in the mean</title></polygon>",
+                "<polygon class=\"bar c{}\" points=\"{LEFT},{ground} {LEFT},{:.1} {} {:.1},{ground}\"><title>{}: {} {} in the mean</title></polygon>",
                 line.colour % COLOURS,
-                axis.place(first.0),
+                // A second begins where the one before ended: the first at the axis.
+                heights.place(*first),
                 path(&top, heights, axis),
-                axis.place(last.0),
+                axis.place(*last),
                 escaped(&line.name),
                 short(mean),
                 escaped(&self.unit)
@@ -70,7 +71,7 @@ mod tests {
         let line = |name: &str, colour, values: [f64; 2]| Line {
             name: name.to_owned(),
             colour,
-            points: vec![(0.0, values[0]), (2.0, values[1])],
+            points: vec![(1.0, values[0]), (2.0, values[1])],
             spread: Vec::new(),
         };
         let picture = Picture {
@@ -84,9 +85,10 @@ mod tests {
         };
         let svg = picture.inline();
         let (ground, half) = (HEIGHT - BOTTOM, TOP + (HEIGHT - BOTTOM - TOP) / 2.0);
-        let low = format!("c1\" points=\"74.0,{ground} 74.0,{half:.1} 880.0,{ground:.1} 880.0,{ground}\"");
+        let low = format!("c1\" points=\"74,{ground} 74,{half:.1} 477.0,{half:.1} 880.0,{ground:.1} 880.0,{ground}\"");
+        let quarter = TOP + (half - TOP) / 2.0;
         let high =
-            format!("c2\" points=\"74.0,{ground} 74.0,{:.1} 880.0,{TOP:.1} 880.0,{ground}\"", TOP + (half - TOP) / 2.0);
+            format!("c2\" points=\"74,{ground} 74,{quarter:.1} 477.0,{quarter:.1} 880.0,{TOP:.1} 880.0,{ground}\"");
         let (low, high) = (svg.find(&low).unwrap(), svg.find(&high).unwrap());
         assert!(high < low, "what lies below is drawn over it");
         assert!(svg.contains("<title>low: 25.0 % in the mean</title>"), "{svg}");
