@@ -19,6 +19,7 @@ pub(in crate::experiment) mod picture;
 mod pictures;
 mod response;
 mod settled;
+mod sides;
 mod tables;
 
 use super::extrapolation::{Extrapolation, extrapolate};

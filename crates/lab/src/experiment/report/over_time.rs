@@ -6,7 +6,7 @@ use super::super::Record;
 use super::super::plan::SideName;
 use super::moments::{self, Moments, Series};
 use super::picture::{Drawing, Line, Mark, Picture, Scale};
-use super::pictures::{place, runs, scale};
+use super::sides::{place, runs, scale};
 use super::{Story, response, unit};
 use serde_json::Value;
 

@@ -4,10 +4,9 @@ use super::super::plan::SideName;
 use super::super::{Record, System, Vary};
 use super::over_time::over_time;
 use super::picture::{Drawing, Line, Picture, Scale};
+use super::sides::{runs, scale};
 use super::{Story, unit};
 
-/// With more times between two sides the lesser one cannot be seen on an even axis.
-const FAR_APART: f64 = 20.0;
 /// A share of the processors' time, with its name.
 type Part = (&'static str, fn(&System) -> f64);
 
@@ -46,31 +45,6 @@ pub fn pictures(story: &Story<'_>) -> Vec<Picture> {
     pictures.extend(processors(story));
     pictures.retain(|picture| picture.lines.iter().any(|line| !line.points.is_empty()));
     pictures
-}
-
-/// The runs of a side at a point.
-pub fn runs<'a>(story: &'a Story<'_>, point: usize, side: usize) -> impl Iterator<Item = &'a Record> {
-    story.records.iter().filter(move |record| record.point == point && record.side == side)
-}
-
-/// Where `figures.json` has a side at a point; nowhere before its first run.
-pub fn place(story: &Story<'_>, point: usize, side: usize) -> Option<String> {
-    let index = story.judgement.cells.get(point)?.iter().position(|cell| cell.side == side)?;
-    Some(format!("/points/{point}/sides/{index}"))
-}
-
-/// How values that are the medians of sides become heights, and how a title says so. Where one would lie on the floor of
-/// an even axis it is one by factors.
-pub fn scale(title: &str, medians: impl Iterator<Item = f64>) -> (Scale, String) {
-    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-    for median in medians.filter(|median| *median > 0.0) {
-        (least, most) = (least.min(median), most.max(median));
-    }
-    if most > least * FAR_APART {
-        (Scale::Log, format!("{title} (by factors)"))
-    } else {
-        (Scale::Linear, title.to_owned())
-    }
 }
 
 /// A median with the least and the most.

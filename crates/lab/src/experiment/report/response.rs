@@ -2,7 +2,7 @@
 
 use super::super::{Figures, Record};
 use super::picture::{Drawing, Line, Picture, Scale};
-use super::pictures::{place, runs};
+use super::sides::{place, runs};
 use super::{Story, unit};
 use serde_json::{Value, json};
 
@@ -78,7 +78,6 @@ fn which(story: &Story<'_>, point: usize, side: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pictures::pictures;
     use super::super::tests::told;
     use super::*;
 
@@ -99,7 +98,7 @@ mod tests {
     fn each_share_is_the_median_of_the_runs_that_are_named() {
         let records = [run(1, 0, 10.0), run(4, 0, 30.0), run(5, 0, 20.0), run(2, 1, 0.5)];
         told(&records, |story| {
-            let picture = pictures(story).into_iter().find(|picture| picture.id == "response-0").unwrap();
+            let picture = picture(story, 0);
             assert_eq!(picture.scale, Scale::Log);
             let names: Vec<&str> = picture.lines.iter().map(|line| line.name.as_str()).collect();
             assert_eq!(names, ["bare, runs 1, 4, 5", "pond, run 2"]);
@@ -117,7 +116,7 @@ mod tests {
     fn a_load_without_percentiles_has_no_such_picture() {
         let blind = Record { figures: Figures { throughput: 1.0, ..Figures::default() }, ..Record::blank() };
         told(&[blind], |story| {
-            assert!(pictures(story).iter().all(|picture| !picture.id.starts_with("response")));
+            assert!(picture(story, 0).lines.is_empty(), "and what has no line is not in the page");
             assert_eq!(story.figures.pointer("/points/0/sides/0/response_ms/p50"), Some(&Value::Null));
         });
     }

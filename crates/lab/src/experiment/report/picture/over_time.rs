@@ -47,7 +47,7 @@ impl Picture {
 
 /// Whether the point of a line is a dot.
 pub(super) fn is_dot(index: usize, count: usize) -> bool {
-    index % count.div_ceil(DOTS_MAX) == 0
+    index.is_multiple_of(count.div_ceil(DOTS_MAX).max(1))
 }
 
 /// The points of a line.
