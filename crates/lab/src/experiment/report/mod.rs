@@ -12,13 +12,19 @@
 mod cells;
 mod kinds;
 mod limits;
+mod moments;
+mod over_time;
 mod page;
 pub(in crate::experiment) mod picture;
+mod pictures;
+mod response;
 mod settled;
+mod sides;
 mod tables;
 
 use super::extrapolation::{Extrapolation, extrapolate};
 use super::judge::{SessionJudgement, judge, short};
+use super::results::Session;
 use super::{Plan, Record, Results};
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};
@@ -57,7 +63,11 @@ pub struct Told {
 /// When no run has ended yet.
 pub fn told(results: &Results) -> Result<Told> {
     with_story(results, |story| {
-        Ok(Told { sentences: tables::verdict(story), pictures: page::pictures(story), figures: story.figures.clone() })
+        Ok(Told {
+            sentences: tables::verdict(story),
+            pictures: pictures::pictures(story),
+            figures: story.figures.clone(),
+        })
     })
 }
 
@@ -75,7 +85,7 @@ fn with_story<T>(results: &Results, tell: impl FnOnce(&Story<'_>) -> Result<T>) 
     let session = results.session();
     let judgement = judge(&plan, &records, session.seed);
     let limits = extrapolate(&plan, &records, &judgement);
-    let figures = figures(&plan, &records, &judgement, &limits, results);
+    let figures = figures(&plan, &records, &judgement, &limits, session);
     let story = Story {
         plan: &plan,
         records: &records,
@@ -96,7 +106,7 @@ fn write_story(directory: &Path, story: &Story<'_>) -> Result<(String, PathBuf)>
     };
     write("figures.json", story.figures.to_string())?;
     write("figures.csv", tables::csv(story))?;
-    let pictures = page::pictures(story);
+    let pictures = pictures::pictures(story);
     let folder = directory.join("pictures");
     fs::create_dir_all(&folder).map_err(Failure::io(format!("making {}", folder.display())))?;
     for picture in &pictures {
@@ -112,7 +122,7 @@ fn figures(
     records: &[Record],
     judgement: &SessionJudgement,
     limits: &[Extrapolation],
-    results: &Results,
+    session: &Session,
 ) -> Value {
     let sides: Vec<Value> = plan
         .sides
@@ -132,6 +142,8 @@ fn figures(
                     "least": cell.summary.least, "most": cell.summary.most, "variation": cell.summary.variation(),
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
+                "response_ms": response::figures(records, point, cell.side),
+                "over_time": moments::figures(records, point, cell.side),
                 "written_for_each": cell.written, "reads_found": cell.found,
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "kinds": kinds::figures(records, point, cell.side),
@@ -161,7 +173,6 @@ fn figures(
             })
         })
         .collect();
-    let session = results.session();
     json!({
         "experiment": plan.definition, "targets": session.targets, "seed": session.seed, "began": session.began,
         "about": session.about, "unit": unit(plan), "sides": sides, "points": points, "comparisons": comparisons,
@@ -174,5 +185,30 @@ fn unit(plan: &Plan) -> &'static str {
     match plan.definition.load {
         super::Load::Fio => "requests/s",
         super::Load::Oltp | super::Load::Tpcc | super::Load::Pgbench => "transactions/s",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Definition, Target};
+    use super::*;
+
+    /// Tells the story of made-up records of `profiles`, whose sides are a directory and a mount.
+    pub(super) fn told<T>(records: &[Record], look: impl FnOnce(&Story<'_>) -> T) -> T {
+        told_of(Definition::find("profiles").unwrap(), records, look)
+    }
+
+    pub(super) fn told_of<T>(definition: Definition, records: &[Record], look: impl FnOnce(&Story<'_>) -> T) -> T {
+        let targets = ["bare=/bare", "pond=headpond:mode=write-back"].map(str::to_owned);
+        let parsed = targets.iter().map(|text| Target::parse(text).unwrap()).collect();
+        let plan = Plan::of(definition.clone(), parsed).unwrap();
+        let session = Session { format: 0, definition, targets: targets.into(), seed: 1, began: 0, about: Vec::new() };
+        let judgement = judge(&plan, records, session.seed);
+        let limits = extrapolate(&plan, records, &judgement);
+        let figures = figures(&plan, records, &judgement, &limits, &session);
+        let (about, seed) = (session.about.as_slice(), session.seed);
+        let story =
+            Story { plan: &plan, records, judgement: &judgement, limits: &limits, figures: &figures, about, seed };
+        look(&story)
     }
 }

@@ -2,34 +2,30 @@
 //!
 //! Invariant: each figure is a cell that names its place in `figures.json`, and shows that number rounded.
 
-use super::super::plan::SideName;
-use super::super::{Definition, Load, PondCounts, Record, Second, System, Vary};
+use super::super::{Definition, Load, PondCounts, Record};
 use super::cells::cell;
-use super::picture::{Drawing, LEFT, Line, Mark, Picture, RIGHT, Scale, WIDTH, escaped};
+use super::over_time::BY_SIDE;
+use super::picture::{Drawing, LEFT, Picture, RIGHT, WIDTH, escaped};
 use super::{Story, kinds, limits, settled, tables, unit};
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("page.html");
 pub(super) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// A share of the processors' time, with its name.
-type Part = (&'static str, fn(&System) -> f64);
-/// So many points are drawn over time; the others are in the files.
-const OVER_TIME_MAX: usize = 12;
-/// So many stretches of a run are marked over time.
-const STRETCHES_MAX: usize = 6;
+
+/// So many pictures of one side at one point are shown unasked.
+const BY_SIDE_MAX: usize = 12;
 
 /// The whole page.
 pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
     let definition = &story.plan.definition;
     let sentences: String = tables::verdict(story).iter().map(|text| format!("<li>{}</li>\n", escaped(text))).collect();
-    let figures: String = pictures.iter().map(figure).collect();
     let parts = [
         ("{{STYLE}}", STYLE.to_owned()),
         ("{{TITLE}}", escaped(&definition.title)),
         ("{{QUESTION}}", escaped(&definition.question)),
         ("{{VERDICT}}", sentences),
-        ("{{PICTURES}}", figures),
+        ("{{PICTURES}}", gallery(pictures)),
         ("{{FIGURES}}", figures_table(story)),
         ("{{COMPARISONS}}", comparisons_table(story)),
         ("{{KINDS}}", kinds::section(story) + &settled::section(story) + &limits::section(story)),
@@ -54,255 +50,37 @@ pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
     page + rest
 }
 
+/// The pictures in their order. Those of one side at one point can be folded, and are where there are many.
+fn gallery(pictures: &[Picture]) -> String {
+    let by_side = |picture: &Picture| picture.id.starts_with(BY_SIDE);
+    let open = if pictures.iter().filter(|picture| by_side(picture)).count() > BY_SIDE_MAX { "" } else { " open" };
+    let part = |part: &[Picture]| {
+        let figures: String = part.iter().map(figure).collect();
+        if by_side(&part[0]) {
+            format!(
+                "<details{open}>\n<summary>Side by side over time: where reads were answered, what the processors did ({} pictures)</summary>\n{figures}</details>\n",
+                part.len()
+            )
+        } else {
+            figures
+        }
+    };
+    pictures.chunk_by(|one, next| by_side(one) == by_side(next)).map(part).collect()
+}
+
 fn figure(picture: &Picture) -> String {
     let legend: String = picture
         .lines
         .iter()
         .map(|line| format!("<span class=\"key c{}\">{}</span>", line.colour % 6, escaped(&line.name)))
         .collect();
-    let zoom = matches!(picture.drawing, Drawing::Lines { .. });
+    let zoom = matches!(picture.drawing, Drawing::Lines { .. } | Drawing::OverTime { .. } | Drawing::Layers { .. });
     format!(
         "<figure data-zoom=\"{zoom}\" data-left=\"{LEFT}\" data-right=\"{}\"><figcaption><span>{}</span><span class=\"legend\">{legend}</span></figcaption>\n{}</figure>\n",
         WIDTH - RIGHT,
         escaped(&picture.title),
         picture.inline()
     )
-}
-
-/// All pictures of a session.
-pub fn pictures(story: &Story<'_>) -> Vec<Picture> {
-    let mut pictures = Vec::new();
-    let plan = story.plan;
-    for (case, of) in plan.definition.cases.iter().enumerate() {
-        if let Some(vary) = of.vary {
-            let name = |what: &str| format!("{}: {what}", of.name);
-            let knee = |id: &str, what: &str, unit: &str, value: &dyn Fn(&Record) -> Option<f64>| Picture {
-                id: format!("{id}-{case}"),
-                title: name(what),
-                along: vary.title().to_owned(),
-                unit: unit.to_owned(),
-                scale: Scale::Linear,
-                drawing: Drawing::Lines {
-                    scale: if vary == Vary::Used { Scale::Linear } else { Scale::Log },
-                    warmup: None,
-                    marks: Vec::new(),
-                },
-                lines: lines_over_x(story, case, value),
-            };
-            pictures.push(knee("throughput", unit(plan), unit(plan), &|record| Some(record.figures.throughput)));
-            let mut p99 =
-                knee("p99", "99th percentile of the latency, ms (by factors)", "ms", &|record| record.figures.p99_ms);
-            p99.scale = Scale::Log;
-            pictures.push(p99);
-        }
-    }
-    pictures.extend(bars(story));
-    pictures.extend(over_time(story));
-    pictures.extend(where_it_went(story));
-    pictures.extend(processors(story));
-    pictures.retain(|picture| picture.lines.iter().any(|line| !line.points.is_empty()));
-    pictures
-}
-
-/// The runs of a side at a point.
-fn runs<'a>(story: &'a Story<'_>, point: usize, side: usize) -> impl Iterator<Item = &'a Record> {
-    story.records.iter().filter(move |record| record.point == point && record.side == side)
-}
-
-/// A median with the least and the most.
-fn spread(values: &[f64]) -> Option<(f64, (f64, f64))> {
-    let summary = headpond_measure::Summary::of(values)?;
-    Some((summary.median, (summary.least, summary.most)))
-}
-
-fn lines_over_x(story: &Story<'_>, case: usize, value: &dyn Fn(&Record) -> Option<f64>) -> Vec<Line> {
-    let plan = story.plan;
-    let side = |(index, name): (usize, &SideName)| {
-        let mut line = Line { name: name.name.clone(), colour: index, points: Vec::new(), spread: Vec::new() };
-        for (number, point) in plan.points.iter().enumerate().filter(|(_, point)| point.case == case) {
-            let values: Vec<f64> = runs(story, number, index).filter_map(value).collect();
-            if let (Some(x), Some((median, range))) = (point.x, spread(&values)) {
-                line.points.push((f64::from(x), median));
-                line.spread.push(range);
-            }
-        }
-        line
-    };
-    plan.sides.iter().enumerate().map(side).collect()
-}
-
-/// Loads without an axis, side by side.
-fn bars(story: &Story<'_>) -> Option<Picture> {
-    let plan = story.plan;
-    let points: Vec<usize> = (0..plan.points.len()).filter(|point| plan.points[*point].x.is_none()).collect();
-    let side = |(index, name): (usize, &SideName)| {
-        let mut line = Line { name: name.name.clone(), colour: index, points: Vec::new(), spread: Vec::new() };
-        for (group, point) in points.iter().enumerate() {
-            let values: Vec<f64> = runs(story, *point, index).map(|record| record.figures.throughput).collect();
-            if let Some((median, range)) = spread(&values) {
-                line.points.push((group as f64, median));
-                line.spread.push(range);
-            }
-        }
-        line
-    };
-    (!points.is_empty()).then(|| Picture {
-        id: "bars".to_owned(),
-        title: format!("Side by side, {}: the median of the runs, and their range", unit(plan)),
-        along: String::new(),
-        unit: unit(plan).to_owned(),
-        scale: Scale::Linear,
-        drawing: Drawing::Bars { groups: points.iter().map(|point| plan.title(*point)).collect() },
-        lines: plan.sides.iter().enumerate().map(side).collect(),
-    })
-}
-
-/// The first run of each side over time.
-fn over_time(story: &Story<'_>) -> Vec<Picture> {
-    let plan = story.plan;
-    let drawn = if plan.points.len() > OVER_TIME_MAX {
-        // Of each curve its last point, where the load is highest.
-        let last = |case: usize| plan.points.iter().rposition(|point| point.case == case);
-        (0..plan.definition.cases.len()).filter_map(last).collect()
-    } else {
-        (0..plan.points.len()).collect::<Vec<_>>()
-    };
-    let picture = |point: usize, id: &str, what: &str, unit: &str, scale, value: &dyn Fn(&Second) -> Option<f64>| {
-        let side = |(index, name): (usize, &SideName)| {
-            let first = runs(story, point, index).next();
-            let seconds = first.iter().flat_map(|record| &record.seconds);
-            let points = seconds.filter_map(|second| Some((second.at, value(second)?))).collect();
-            Line { name: name.name.clone(), colour: index, points, spread: Vec::new() }
-        };
-        Picture {
-            id: format!("{id}-{point}"),
-            title: format!("{}, over time: {what}", plan.title(point)),
-            along: "seconds".to_owned(),
-            unit: unit.to_owned(),
-            scale,
-            drawing: Drawing::Lines { scale: Scale::Linear, warmup: warmup(story, point), marks: marks(story, point) },
-            lines: plan.sides.iter().enumerate().map(side).collect(),
-        }
-    };
-    let of = |point: usize| {
-        [
-            picture(point, "time", unit(plan), unit(plan), Scale::Linear, &|second| Some(second.throughput)),
-            picture(
-                point,
-                "time-p95",
-                "95th percentile of each second, ms (by factors)",
-                "ms",
-                Scale::Log,
-                &|second| second.p95_ms,
-            ),
-        ]
-    };
-    drawn.into_iter().flat_map(of).collect()
-}
-
-/// Up to where all runs that are drawn were warming up.
-fn warmup(story: &Story<'_>, point: usize) -> Option<f64> {
-    let firsts = (0..story.plan.sides.len()).filter_map(|side| runs(story, point, side).next());
-    firsts.map(|record| record.warmup).reduce(f64::min)
-}
-
-/// Where a cache came into another regime, and where a run settled, of the runs that are drawn.
-fn marks(story: &Story<'_>, point: usize) -> Vec<Mark> {
-    let of = |side: usize| {
-        let first = runs(story, point, side).next();
-        let sides = &story.plan.sides;
-        let whose = if sides.len() > 1 { format!("{}: ", sides[side].name) } else { String::new() };
-        let mark = |at: f64, text: &str| Mark { at, line: side, text: format!("{whose}{text}") };
-        if let Some(at) = first.and_then(|record| record.settling?.after) {
-            return vec![mark(at, "steady")];
-        }
-        let stretches = first.map(Record::stretches).unwrap_or_default();
-        // A regime that comes and goes all the time would draw a fence. The table has it.
-        let few = stretches.len() <= STRETCHES_MAX;
-        stretches.iter().filter(|_| few).map(|stretch| mark(stretch.from, stretch.regime.name())).collect()
-    };
-    (0..story.plan.sides.len()).flat_map(of).collect()
-}
-
-/// Where the blocks that reads asked for were found, in percent.
-fn where_it_went(story: &Story<'_>) -> Option<Picture> {
-    let plan = story.plan;
-    let mut groups = Vec::new();
-    let mut lines = ["from flash", "from the origin"]
-        .iter()
-        .enumerate()
-        .map(|(colour, name)| Line {
-            name: (*name).to_owned(),
-            colour: 1 - colour,
-            points: Vec::new(),
-            spread: Vec::new(),
-        })
-        .collect::<Vec<_>>();
-    for point in 0..plan.points.len() {
-        for side in 0..plan.sides.len() {
-            let reads = runs(story, point, side).filter_map(Record::reads_found);
-            let (hits, misses) =
-                reads.fold((0.0, 0.0), |(hits, misses), (found, missed)| (hits + found as f64, misses + missed as f64));
-            if hits + misses > 0.0 {
-                let at = groups.len() as f64;
-                groups.push(format!("{}: {}", plan.sides[side].name, plan.title(point)));
-                lines[0].points.push((at, 100.0 * hits / (hits + misses)));
-                lines[1].points.push((at, 100.0 * misses / (hits + misses)));
-            }
-        }
-    }
-    stacks("reads", "Where reads found their data, % (of blocks, or as the cache counts them)", groups, lines)
-}
-
-/// What the processors did, in percent.
-fn processors(story: &Story<'_>) -> Option<Picture> {
-    let plan = story.plan;
-    let parts: [Part; 3] = [
-        ("programs", |system| system.user),
-        ("kernel", |system| system.system),
-        ("waiting for I/O", |system| system.waiting),
-    ];
-    let mut groups = Vec::new();
-    let mut lines: Vec<Line> = parts
-        .iter()
-        .enumerate()
-        .map(|(colour, (name, _))| Line {
-            name: (*name).to_owned(),
-            colour: colour + 1,
-            points: Vec::new(),
-            spread: Vec::new(),
-        })
-        .collect();
-    for point in 0..plan.points.len() {
-        for side in 0..plan.sides.len() {
-            let mean = |value: fn(&System) -> f64| {
-                let means: Vec<f64> = runs(story, point, side)
-                    .filter_map(|record| record.machine(|system| Some(value(system))))
-                    .collect();
-                headpond_measure::Summary::of(&means).map(|summary| summary.mean * 100.0)
-            };
-            if mean(parts[0].1).is_some() {
-                let at = groups.len() as f64;
-                groups.push(format!("{}: {}", plan.sides[side].name, plan.title(point)));
-                for (line, (_, value)) in lines.iter_mut().zip(&parts) {
-                    line.points.extend(mean(*value).map(|mean| (at, mean)));
-                }
-            }
-        }
-    }
-    stacks("processors", "What the processors did, % of their time", groups, lines)
-}
-
-fn stacks(id: &str, title: &str, groups: Vec<String>, lines: Vec<Line>) -> Option<Picture> {
-    (!groups.is_empty()).then(|| Picture {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        along: String::new(),
-        unit: "%".to_owned(),
-        scale: Scale::Linear,
-        drawing: Drawing::Stacks { groups },
-        lines,
-    })
 }
 
 fn figures_table(story: &Story<'_>) -> String {
@@ -430,6 +208,7 @@ fn about(story: &Story<'_>) -> String {
             story.seed
         ),
     ));
+    rows.push(("over time".to_owned(), "A thin line is a run, the thick one the median of the runs at each moment. In pictures of more than 400 s a moment has several seconds: of a rate their mean, of a latency the worst. Where reads were answered is by the cache's own counters. The processors' shares are means of the runs; what another guest of the host took counts as idle.".to_owned()));
     rows.push(("load".to_owned(), how_it_asks(definition).to_owned()));
     rows.extend(limits::about(story).map(|text| ("how it is extrapolated".to_owned(), text)));
     rows.extend(settled::about(story).map(|text| ("the cache meanwhile".to_owned(), text)));
@@ -507,5 +286,29 @@ fn how_it_asks(definition: &Definition) -> &'static str {
         _ => {
             "Closed loop: a client asks again when it was answered, so a stall is one long latency for each client, not one for each request that would have come meanwhile."
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Second;
+    use super::super::pictures::pictures;
+    use super::super::tests::told;
+    use super::*;
+
+    #[test]
+    fn pictures_by_side_are_folded_where_there_are_many() {
+        let run = |point: usize, side: usize| {
+            let system = vec![super::super::super::System { at: 1.0, user: 0.5, ..Default::default() }];
+            let seconds = vec![Second { at: 1.0, throughput: 1.0, p95_ms: None, p99_ms: None }];
+            Record { point, side, system, seconds, ..Record::blank() }
+        };
+        let one = told(&[run(0, 0), run(0, 1)], |story| html(story, &pictures(story)));
+        assert!(one.contains("<details open>\n<summary>Side by side") && one.contains("(2 pictures)"), "{one}");
+        told(&[run(0, 0)], |story| {
+            let of = pictures(story).into_iter().find(|picture| picture.id == "side-processors-0-0").unwrap();
+            let many = gallery(&vec![of; BY_SIDE_MAX + 1]);
+            assert!(many.starts_with("<details>") && many.matches("<svg").count() == BY_SIDE_MAX + 1, "{many}");
+        });
     }
 }

@@ -3,7 +3,10 @@
 //! The colours are Okabe and Ito's, in a light and a dark set, and differ for the colour-blind, too. Lines also
 //! differ by their dashes.
 
+mod over_time;
+
 use super::super::judge::short;
+use over_time::{is_dot, path};
 use std::fmt::Write;
 
 /// Measures of a picture, in its own units.
@@ -15,6 +18,10 @@ pub const TOP: f64 = 16.0;
 pub const BOTTOM: f64 = 44.0;
 /// How many colours there are; sides beyond that differ by their dashes.
 const COLOURS: usize = 6;
+/// A title of more letters is squeezed to the width of the picture.
+const TITLE_MAX: usize = 90;
+/// About as wide is a letter.
+const LETTER: f64 = 7.2;
 /// The style of a picture that stands by itself.
 const STYLE: &str = include_str!("picture.css");
 
@@ -51,6 +58,25 @@ pub enum Drawing {
         warmup: Option<f64>,
         /// Where something changed.
         marks: Vec<Mark>,
+    },
+    /// Lines over seconds, before the runs that each is the middle of.
+    OverTime {
+        /// Up to here it is the warm-up.
+        warmup: Option<f64>,
+        /// Where something changed.
+        marks: Vec<Mark>,
+        /// The runs, each in the colour of its line.
+        runs: Vec<Line>,
+    },
+    /// Layers over seconds, each on the one before, up to 100.
+    Layers {
+        /// Up to here it is the warm-up.
+        warmup: Option<f64>,
+    },
+    /// Lines over places that have names.
+    Profile {
+        /// The names.
+        groups: Vec<String>,
     },
     /// Groups of bars; each line has a bar in each group.
     Bars {
@@ -162,10 +188,15 @@ impl Picture {
                 )
             })
             .collect();
+        let squeezed = if self.title.chars().count() > TITLE_MAX {
+            format!(" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"", WIDTH - LEFT - RIGHT)
+        } else {
+            String::new()
+        };
         let height = HEIGHT + 24.0 + (self.lines.len() / 3) as f64 * 18.0;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{}\" viewBox=\"0 -24 {WIDTH} {}\" font-family=\"sans-serif\">\n<style>{STYLE}</style>\n\
-             <rect class=\"ground\" x=\"0\" y=\"-24\" width=\"{WIDTH}\" height=\"{}\"/><text class=\"title\" x=\"{LEFT}\" y=\"-4\">{}</text>\n{body}{legend}</svg>\n",
+             <rect class=\"ground\" x=\"0\" y=\"-24\" width=\"{WIDTH}\" height=\"{}\"/><text class=\"title\" x=\"{LEFT}\" y=\"-4\"{squeezed}>{}</text>\n{body}{legend}</svg>\n",
             height + 24.0,
             height + 24.0,
             height + 24.0,
@@ -183,14 +214,20 @@ impl Picture {
         )
     }
 
+    /// All lines, thin ones included.
+    fn drawn(&self) -> impl Iterator<Item = &Line> + Clone {
+        let runs = if let Drawing::OverTime { runs, .. } = &self.drawing { runs.as_slice() } else { &[] };
+        self.lines.iter().chain(runs)
+    }
+
     fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
-        let drawn = self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
-        drawn.chain(self.lines.iter().flat_map(|line| line.spread.iter().map(|(_, most)| *most)))
+        let drawn = self.drawn().flat_map(|line| line.points.iter().map(|(_, value)| *value));
+        drawn.chain(self.lines.iter().flat_map(|line| line.spread.iter().flat_map(|(least, most)| [*least, *most])))
     }
 
     fn heights(&self) -> Axis {
         let (from, to) = (HEIGHT - BOTTOM, TOP);
-        let stacked = matches!(self.drawing, Drawing::Stacks { .. });
+        let stacked = matches!(self.drawing, Drawing::Stacks { .. } | Drawing::Layers { .. });
         let most = if stacked { 100.0 } else { self.values().fold(0.0, f64::max) };
         let most = if most > 0.0 { most } else { 1.0 };
         match self.scale {
@@ -200,7 +237,9 @@ impl Picture {
             }
             Scale::Log => {
                 let least = self.values().filter(|value| *value > 0.0).fold(most, f64::min);
-                let low = 10f64.powf(least.log10().floor());
+                // The least bar has some height, too.
+                let ground = if matches!(self.drawing, Drawing::Bars { .. }) { least / 2.0 } else { least };
+                let low = 10f64.powf(ground.log10().floor());
                 let high = 10f64.powf(most.log10().ceil());
                 Axis { scale: Scale::Log, low, high: if high > low { high } else { low * 10.0 }, from, to }
             }
@@ -230,9 +269,25 @@ impl Picture {
             Drawing::Lines { scale, warmup, marks } => {
                 let axis = self.places(*scale);
                 Self::draw_warmup(&mut svg, &axis, *warmup);
-                self.draw_lines(&mut svg, &heights, &axis);
+                Self::draw_ticks(&mut svg, &axis, &self.ticks_of(&axis));
+                self.draw_lines(&mut svg, &heights, &axis, &label);
                 self.draw_marks(&mut svg, &axis, marks);
             }
+            Drawing::OverTime { warmup, marks, runs } => {
+                let axis = self.places(Scale::Linear);
+                Self::draw_warmup(&mut svg, &axis, *warmup);
+                Self::draw_ticks(&mut svg, &axis, &axis.ticks());
+                Self::draw_runs(&mut svg, &heights, &axis, runs);
+                self.draw_lines(&mut svg, &heights, &axis, &label);
+                self.draw_marks(&mut svg, &axis, marks);
+            }
+            Drawing::Layers { warmup } => {
+                let axis = self.places(Scale::Linear);
+                Self::draw_ticks(&mut svg, &axis, &axis.ticks());
+                self.draw_layers(&mut svg, &heights, &axis);
+                Self::draw_warmup(&mut svg, &axis, *warmup);
+            }
+            Drawing::Profile { groups } => self.draw_profile(&mut svg, &heights, groups),
             Drawing::Bars { groups } => self.draw_bars(&mut svg, &heights, groups),
             Drawing::Stacks { groups } => self.draw_stacks(&mut svg, &heights, groups),
         }
@@ -249,7 +304,7 @@ impl Picture {
     }
 
     fn places(&self, scale: Scale) -> Axis {
-        let places = self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place));
+        let places = self.drawn().flat_map(|line| line.points.iter().map(|(place, _)| *place));
         let most = places.clone().fold(f64::MIN_POSITIVE, f64::max);
         let least = places.fold(most, f64::min);
         // A place of zero has none on an axis by factors: it is drawn at the left end.
@@ -270,7 +325,7 @@ impl Picture {
             put(
                 svg,
                 format_args!(
-                    "<text class=\"tick\" x=\"{}\" y=\"{}\">warm-up, thrown away</text>",
+                    "<text class=\"tick over\" x=\"{}\" y=\"{}\">warm-up, thrown away</text>",
                     LEFT + 6.0,
                     TOP + 14.0
                 ),
@@ -280,21 +335,32 @@ impl Picture {
 
     /// A dashed line at each mark, with a label for the time after it; one row of labels for each line of the picture.
     fn draw_marks(&self, svg: &mut String, axis: &Axis, marks: &[Mark]) {
+        let mut taken = vec![f64::MIN; self.lines.len()];
         for mark in marks {
             let (x, colour) = (axis.place(mark.at), self.lines[mark.line].colour % COLOURS);
+            // At the right end there is no room behind it.
+            let width = mark.text.chars().count() as f64 * LETTER;
+            let before = x + 4.0 + width > WIDTH - RIGHT;
+            let (place, anchor) = if before { (x - 4.0, "end") } else { (x + 4.0, "start") };
+            let left = if before { place - width } else { place };
+            // One label over another can be read by nobody: there the line tells its own where the pointer is.
+            let room = left >= taken[mark.line];
+            let hidden = if room { String::new() } else { format!("<title>{}</title>", escaped(&mark.text)) };
             put(
                 svg,
                 format_args!(
-                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"/>",
+                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\">{hidden}</line>",
                     HEIGHT - BOTTOM
                 ),
             );
-            // At the right end there is no room behind it.
-            let (place, anchor) = if x > WIDTH - RIGHT - 100.0 { (x - 4.0, "end") } else { (x + 4.0, "start") };
+            if !room {
+                continue;
+            }
+            taken[mark.line] = left + width;
             put(
                 svg,
                 format_args!(
-                    "<text class=\"tick\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                    "<text class=\"tick over\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
                     TOP + 30.0 + 15.0 * mark.line as f64,
                     escaped(&mark.text)
                 ),
@@ -302,24 +368,42 @@ impl Picture {
         }
     }
 
-    fn draw_lines(&self, svg: &mut String, heights: &Axis, axis: &Axis) {
+    /// Where an axis by factors has a line's point, and evenly on an even one.
+    fn ticks_of(&self, axis: &Axis) -> Vec<f64> {
         let mut ticks: Vec<f64> = match axis.scale {
             Scale::Linear => axis.ticks(),
             Scale::Log => self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place)).collect(),
         };
         ticks.sort_by(f64::total_cmp);
         ticks.dedup();
+        ticks
+    }
+
+    fn draw_ticks(svg: &mut String, axis: &Axis, ticks: &[f64]) {
         for tick in ticks {
             put(
                 svg,
                 format_args!(
                     "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                    axis.place(tick),
+                    axis.place(*tick),
                     HEIGHT - BOTTOM + 18.0,
-                    label(tick)
+                    label(*tick)
                 ),
             );
         }
+    }
+
+    fn draw_profile(&self, svg: &mut String, heights: &Axis, groups: &[String]) {
+        let count = groups.len() as f64;
+        // As bars have it: half a place is free at either end.
+        let axis = Axis { scale: Scale::Linear, low: -0.5, high: count - 0.5, from: LEFT, to: WIDTH - RIGHT };
+        for (group, name) in groups.iter().enumerate() {
+            self.group_name(svg, name, axis.place(group as f64), groups.len());
+        }
+        self.draw_lines(svg, heights, &axis, &|place| groups.get(place as usize).cloned().unwrap_or_default());
+    }
+
+    fn draw_lines(&self, svg: &mut String, heights: &Axis, axis: &Axis, named: &dyn Fn(f64) -> String) {
         for line in &self.lines {
             let class = format!("c{} d{}", line.colour % COLOURS, line.colour % 3);
             for ((place, _), (least, most)) in line.points.iter().zip(&line.spread) {
@@ -333,13 +417,12 @@ impl Picture {
                     ),
                 );
             }
-            let path: Vec<String> = line
-                .points
-                .iter()
-                .map(|(place, value)| format!("{:.1},{:.1}", axis.place(*place), heights.place(*value)))
-                .collect();
-            put(svg, format_args!("<polyline class=\"curve {class}\" points=\"{}\"/>", path.join(" ")));
-            for (place, value) in &line.points {
+            let path = path(line, heights, axis);
+            put(svg, format_args!("<polyline class=\"curve {class}\" points=\"{path}\"/>"));
+            let all = !matches!(self.drawing, Drawing::OverTime { .. });
+            let count = line.points.len();
+            for (_, (place, value)) in line.points.iter().enumerate().filter(|(index, _)| all || is_dot(*index, count))
+            {
                 put(
                     svg,
                     format_args!(
@@ -348,7 +431,7 @@ impl Picture {
                         heights.place(*value),
                         if line.points.len() > 40 { 2 } else { 4 },
                         escaped(&line.name),
-                        label(*place),
+                        escaped(&named(*place)),
                         short(*value),
                         escaped(&self.unit)
                     ),
@@ -358,7 +441,7 @@ impl Picture {
     }
 
     fn group_name(&self, svg: &mut String, name: &str, x: f64, groups: usize) {
-        let room = ((WIDTH - LEFT - RIGHT) / groups as f64 / 7.2) as usize;
+        let room = ((WIDTH - LEFT - RIGHT) / groups as f64 / LETTER) as usize;
         let short: String = if name.chars().count() > room {
             name.chars().take(room.saturating_sub(1)).chain(['…']).collect()
         } else {
@@ -492,19 +575,67 @@ mod tests {
             warmup,
             marks: vec![Mark { at: 2.0, line: 1, text: "warm <".to_owned() }],
         };
+        let thin =
+            Line { name: String::new(), colour: 0, points: vec![(0.0, 0.0), (2.0, 5_000.0)], spread: Vec::new() };
         for drawing in [
             lines(Scale::Linear, Some(1.0)),
             lines(Scale::Log, None),
+            Drawing::OverTime { warmup: Some(1.0), marks: Vec::new(), runs: vec![thin.clone(), thin] },
+            Drawing::Layers { warmup: Some(1.0) },
+            Drawing::Profile { groups: groups() },
             Drawing::Bars { groups: groups() },
             Drawing::Stacks { groups: groups() },
         ] {
             for scale in [Scale::Linear, Scale::Log] {
-                let marks = if matches!(drawing, Drawing::Lines { .. }) { "<circle" } else { "<rect class=\"bar" };
+                let (marks, count) = match drawing {
+                    Drawing::Bars { .. } | Drawing::Stacks { .. } => ("<rect class=\"bar", 6),
+                    Drawing::Layers { .. } => ("<polygon class=\"bar", 2),
+                    _ => ("<circle", 6),
+                };
                 let svg = picture(scale, drawing.clone()).inline();
-                assert_eq!(svg.matches(marks).count(), 6, "{drawing:?}");
+                assert_eq!(svg.matches(marks).count(), count, "{drawing:?}");
                 assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("a &lt;b&gt; &amp; c"), "{svg}");
             }
         }
+    }
+
+    #[test]
+    fn runs_are_thin_lines_without_dots_and_a_long_median_has_some() {
+        let line = |count: u32| Line {
+            name: "median".to_owned(),
+            colour: 1,
+            points: (1..=count).map(|at| (f64::from(at), 5.0)).collect(),
+            spread: Vec::new(),
+        };
+        let drawing = Drawing::OverTime { warmup: None, marks: Vec::new(), runs: vec![line(400), line(400)] };
+        let mut picture = picture(Scale::Linear, drawing);
+        picture.lines = vec![line(400)];
+        let svg = picture.inline();
+        assert_eq!((svg.matches("class=\"curve run c1\"").count(), svg.matches("<polyline").count()), (2, 3));
+        assert_eq!(svg.matches("<circle").count(), 58, "every seventh of 400");
+        assert!(svg.len() < 40_000, "{} bytes", svg.len());
+    }
+
+    #[test]
+    fn the_least_bar_by_factors_has_some_height_and_its_range_lies_inside() {
+        let mut picture = picture(Scale::Log, Drawing::Bars { groups: vec!["g".to_owned()] });
+        for (line, value) in picture.lines.iter_mut().zip([1_000.0, 90_000.0]) {
+            (line.points, line.spread) = (vec![(0.0, value)], vec![(value * 0.5, value)]);
+        }
+        let heights = picture.heights();
+        assert_eq!((heights.low, heights.high), (100.0, 100_000.0));
+        picture.lines[0].spread[0].0 = 1_000.0;
+        assert_eq!(picture.heights().low, 100.0, "on a round number, too");
+    }
+
+    #[test]
+    fn no_label_of_a_mark_lies_on_another() {
+        let mark = |at: f64, text: &str| Mark { at, line: 0, text: text.to_owned() };
+        let marks = vec![mark(0.0, "one long label"), mark(0.05, "hidden"), mark(1.0, "free"), mark(1.95, "the last")];
+        let svg = picture(Scale::Linear, Drawing::Lines { scale: Scale::Linear, warmup: None, marks }).inline();
+        let text = |text: &str| svg.matches(&format!(">{text}</text>")).count();
+        assert_eq!([text("one long label"), text("hidden"), text("free"), text("the last")], [1, 0, 1, 1]);
+        assert!(svg.contains("<title>hidden</title></line>"), "{svg}");
     }
 
     #[test]
