@@ -1,6 +1,7 @@
 //! What can be set, with its range.
 
 use headpond_base::{CacheMode, Class, Compression, CopyLoss, Nanos, Redundancy};
+use headpond_format::MEMBERS_MAX;
 use headpond_log::{FillPolicy, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
@@ -55,6 +56,9 @@ pub struct Config {
     /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at
     /// the start only.
     pub early_blocks: u32,
+    /// How many members have a number of their own, before those of members that are gone are given again. Fewer than
+    /// [`MEMBERS_MAX`] in tests. Read at the start only.
+    pub numbers: usize,
     /// Each of several members is asked so often whether it is still there. `None`: never.
     pub probe_period: Option<Nanos>,
     /// A planted bug, for tests of the tests.
@@ -106,6 +110,7 @@ impl Default for Config {
             redundancy: Redundancy::default(),
             copy_loss: CopyLoss::default(),
             probe_period: None,
+            numbers: MEMBERS_MAX,
             host_segments: 1,
             early_blocks: FillPolicy::EARLY_BLOCKS,
             mutation: None,

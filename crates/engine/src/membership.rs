@@ -46,6 +46,8 @@ pub(crate) struct Membership {
     asked: Option<(RequestId, MembersChange)>,
     /// It waits for the list that is being written, of a lost member.
     waits: bool,
+    /// Whether the next member has a number was not looked at since the list changed.
+    numbers_changed: bool,
 }
 
 impl Membership {
@@ -55,7 +57,22 @@ impl Membership {
         // What a start found may not be durable yet, and the origin's side may not know it: it is told of what is.
         let stage = if list.given() == 1 { Stage::Settled } else { Stage::Listing };
         let (empties, misses_copy, is_one) = (has_emptied(&wanted), misses_copy(&wanted), is_one(&wanted));
-        Self { wanted, stage, empties, misses_copy, is_one, tell_again_at: None, asked: None, waits: false }
+        Self {
+            wanted,
+            stage,
+            empties,
+            misses_copy,
+            is_one,
+            tell_again_at: None,
+            asked: None,
+            waits: false,
+            numbers_changed: true,
+        }
+    }
+
+    /// Whether the list has changed since the last call, and counts.
+    pub(crate) fn take_numbers_changed(&mut self) -> bool {
+        self.is_settled() && std::mem::take(&mut self.numbers_changed)
     }
 
     /// The list that is wanted.
@@ -101,6 +118,7 @@ impl Membership {
         self.empties = has_emptied(&list);
         self.misses_copy = misses_copy(&list);
         self.is_one = is_one(&list);
+        self.numbers_changed = true;
         self.wanted = list;
         self.stage = Stage::Listing;
     }

@@ -298,7 +298,32 @@ impl Log {
     pub fn is_weak(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(id);
         let alone = self.mirrors() && segment.dirty > 0 && self.is_single(id) && self.works_somewhere(id);
-        segment.state == SegmentState::Sealed && (alone || self.is_leaving(id))
+        segment.state == SegmentState::Sealed && (alone || self.is_leaving(id) || self.holds_number(id))
+    }
+
+    /// Whether the number that is wanted cannot be given, as this segment has a slot of the member that had it.
+    fn holds_number(&self, id: SegmentId) -> bool {
+        self.number_wanted.is_some_and(|member| self.has_slot_of(id, member))
+    }
+
+    fn has_slot_of(&self, id: SegmentId, member: MemberId) -> bool {
+        let is_there = |slot: SegmentId| self.segments.addresses().home(slot).member == member;
+        is_there(id) || self.segments.keepers(id).any(is_there)
+    }
+
+    /// Whether a segment with slots of this member has something that no member has any more. That is not found by
+    /// emptying: each such block is dropped once it is asked for.
+    #[must_use]
+    pub fn has_unreadable_of(&self, member: MemberId) -> bool {
+        let is_dead = |id: SegmentId| self.segments.get(id).live > 0 && !self.works_somewhere(id);
+        self.segments.iter().any(|(id, _)| self.has_slot_of(id, member) && is_dead(id))
+    }
+
+    /// Whose number, of those that are gone, another member is to have: segments that have slots of it are emptied, so
+    /// that it can be given.
+    pub fn want_number(&mut self, member: Option<MemberId>) {
+        self.number_wanted = member;
+        self.may_have_weak |= member.is_some();
     }
 
     /// Whether what this segment has moves, because a slot of it, or of its row, is to have nothing.
@@ -439,6 +464,7 @@ impl Log {
             self.health.remove(id);
         }
         self.health.add(id);
+        self.number_wanted = self.number_wanted.filter(|wanted| *wanted != id);
         self.segments.extend(id, member);
         self.geometry.segments = u32::try_from(self.segments.len()).expect("a location bounds it");
     }

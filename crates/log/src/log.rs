@@ -23,8 +23,8 @@ pub use place::MemberSpeed;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, ObjectId, OwnerNumber, PoolId, Redundancy,
-    SegmentId, Sequence, Stream,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber, PoolId,
+    Redundancy, SegmentId, Sequence, Stream,
 };
 use headpond_format::{
     Address, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
@@ -103,6 +103,8 @@ pub struct Log {
     restores_copies: bool,
     /// Host batches have one copy, and no superblock says so.
     pub(crate) lone_batches: bool,
+    /// A member that is gone, whose number another is to have: what lies in segments of its slots moves.
+    pub(crate) number_wanted: Option<MemberId>,
     durable_all: Sequence,
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
@@ -148,6 +150,7 @@ impl Log {
             may_have_weak,
             restores_copies: false,
             lone_batches: false,
+            number_wanted: None,
             durable_all: before,
             synced_batch: last_batch,
             synced_host: last_batch,

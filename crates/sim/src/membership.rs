@@ -18,7 +18,7 @@ use crate::devices::{AsIs, Device, Health};
 use crate::flash::{Layout, WriteFate};
 use crate::outliving::OutlivingMemory;
 use crate::roster::Change;
-use crate::scenario::POOL;
+use crate::scenario::{NUMBERS, POOL};
 use crate::sim::{Asked, Sim};
 use crate::takeover::outliving_is_lost;
 use crate::under_test::{Refusal, Restored};
@@ -80,7 +80,9 @@ impl Sim<'_> {
             0..3 if in_use.len() < MEMBERS_MOST => {
                 let spare: Vec<usize> = (0..states.len()).filter(|member| states[*member].is_spare).collect();
                 match spare.is_empty() || !self.options.reuse || rng.chance(200) {
-                    true if states.len() < 20 => self.add_member(states.len(), rng),
+                    true if states.len() < if self.options.reuse { NUMBERS } else { 20 } => {
+                        self.add_member(states.len(), rng)
+                    }
                     true => Ok(()),
                     false => self.add_member(*rng.pick(&spare), rng),
                 }

@@ -315,6 +315,9 @@ fn tail_slots(seed: u64, wanted: Option<bool>) -> Option<TailSlots> {
     wanted.unwrap_or(drawn).then(|| *rng.pick(&slots))
 }
 
+/// How many members have a number of their own in histories that give numbers again.
+pub(crate) const NUMBERS: usize = 7;
+
 /// The pool of every history.
 pub(crate) const POOL: PoolId = PoolId([7; 16]);
 
@@ -559,7 +562,10 @@ impl Scenario {
         if options.copies {
             config.copy_loss = *Rng::for_part(seed, u64::MAX - 23).pick(&CopyLoss::ALL);
         }
-        config.probe_period = options.reuse.then_some(Nanos::SECOND);
+        if options.reuse {
+            config.probe_period = Some(Nanos::SECOND);
+            config.numbers = NUMBERS;
+        }
         let disturbances = if options.parity {
             settings_change &= !keep_dirty(&mut config, &mut weights, &mut own);
             if own.chance(150) && !options.no_faults {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
 use headpond_device::Fill;
 use headpond_engine::{MemberShown, MembersChange, NoNumber, Reply, Request, number_for};
-use headpond_format::{Geometry, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
+use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState, SUPERBLOCK_SLOTS};
 use headpond_shard::{Handle, ShardStats, TermState};
 
 use super::device_events::DeviceEvents;
@@ -364,7 +364,9 @@ impl PoolMembers {
             )));
         }
         let start = self.geometry.segments_start;
-        let here: u64 = self.devices.all().iter().map(|device| device.bytes.saturating_sub(start)).sum();
+        let is_here = |shown: &&MemberShown| !shown.copies_only && shown.state != MemberState::Gone;
+        let members = self.handle.stats().members;
+        let here: u64 = members.iter().filter(is_here).map(|shown| shown.bytes.saturating_sub(start)).sum();
         let bytes = size.map_or(here + start, whole_blocks);
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let too_small = || Refusal::FlashTooSmall {
@@ -404,7 +406,7 @@ impl PoolMembers {
         let known = self.handle.stats().members;
         let is_kept =
             |shown: &MemberShown| shown.missed && instead_of != Some(shown.member) || self.devices.has(shown.member);
-        let number = number_for(u64::from(row.slots), &known, &self.geometry, is_kept);
+        let number = number_for(u64::from(row.slots), &known, &self.geometry, MEMBERS_MAX, is_kept);
         let member = number.map_err(|why| no_number(why, &path.display()))?;
         if known.len() > usize::from(member.0) {
             self.wipe_heads(&flash, &row).map_err(|error| failed("cannot write to it", &error))?;

@@ -69,9 +69,37 @@ pub enum NoNumber {
     TooManySlots,
 }
 
-/// The number for another device that has so many slots: a new one while there are some, and the checkpoints have room
-/// for its slots beside those of all members that ever were. Else that of a member that is gone, whose slots it takes
-/// over. `is_kept` says which of those must keep theirs for now.
+/// The numbers of a pool's members, for another device that has so many slots.
+struct Numbers<'a> {
+    slots: u64,
+    known: &'a [MemberShown],
+    geometry: &'a Geometry,
+    /// How many there are.
+    most: usize,
+}
+
+impl Numbers<'_> {
+    fn has_room_for(&self, more: u64) -> bool {
+        let rows: u64 = self.known.iter().map(|shown| shown.segments).sum();
+        self.geometry.has_room_for_rows(rows + more)
+    }
+
+    /// One that no member had yet.
+    fn fresh(&self) -> Option<MemberId> {
+        let next = u16::try_from(self.known.len()).ok().filter(|next| usize::from(*next) < self.most.min(MEMBERS_MAX));
+        next.filter(|_| self.has_room_for(self.slots)).map(MemberId)
+    }
+
+    /// The members that are gone, and whose slots the device could take over.
+    fn gone(&self) -> impl Iterator<Item = &MemberShown> {
+        let fits = |shown: &&MemberShown| self.has_room_for(self.slots.saturating_sub(shown.segments));
+        self.known.iter().filter(|shown| shown.state == MemberState::Gone).filter(fits)
+    }
+}
+
+/// The number for another device that has so many slots: a new one while there are some of `most`, and the checkpoints
+/// have room for its slots beside those of all members that ever were. Else that of a member that is gone, whose slots it
+/// takes over. `is_kept` says which of those must keep theirs for now.
 ///
 /// # Errors
 /// [`NoNumber`].
@@ -79,22 +107,28 @@ pub fn number_for(
     slots: u64,
     known: &[MemberShown],
     geometry: &Geometry,
+    most: usize,
     is_kept: impl Fn(&MemberShown) -> bool,
 ) -> Result<MemberId, NoNumber> {
-    let rows: u64 = known.iter().map(|shown| shown.segments).sum();
-    let next = u16::try_from(known.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX);
-    if let Some(next) = next.filter(|_| geometry.has_room_for_rows(rows + slots)) {
-        return Ok(MemberId(next));
+    let numbers = Numbers { slots, known, geometry, most };
+    if let Some(fresh) = numbers.fresh() {
+        return Ok(fresh);
     }
-    let fits = |shown: &&MemberShown| geometry.has_room_for_rows(rows + slots.saturating_sub(shown.segments));
-    let gone = || known.iter().filter(|shown| shown.state == MemberState::Gone).filter(fits);
     // The one that leaves the smallest table.
-    let free = gone().filter(|shown| shown.is_spare && !is_kept(shown));
+    let free = numbers.gone().filter(|shown| shown.is_spare && !is_kept(shown));
     let best = free.min_by_key(|shown| slots.saturating_sub(shown.segments));
-    best.map(|shown| shown.member).ok_or(match gone().next() {
+    best.map(|shown| shown.member).ok_or(match numbers.gone().next() {
         Some(_) => NoNumber::NotYet,
         None => NoNumber::TooManySlots,
     })
+}
+
+/// The member that is gone and has least, if the next device would get no number but that of one that is gone, and none
+/// of those is free. `lasts` says of a member whether something stays in its slots.
+fn number_to_free(numbers: &Numbers<'_>, lasts: impl Fn(MemberId) -> bool) -> Option<MemberId> {
+    let none_is_free = numbers.fresh().is_none() && !numbers.gone().any(|shown| shown.is_spare && !shown.missed);
+    let held = numbers.gone().filter(|shown| none_is_free && !shown.missed);
+    held.min_by_key(|shown| (lasts(shown.member), shown.blocks)).map(|shown| shown.member)
 }
 
 impl Engine {
@@ -251,6 +285,19 @@ impl Engine {
         self.store.extend_member(member, row);
         self.store.set_pool_bytes(list.bytes());
         Ok(())
+    }
+
+    /// Sees to it that the next device finds a number: what lies in slots of one that is gone moves, if it must.
+    pub(crate) fn pump_numbers(&mut self) {
+        if !self.membership.take_numbers_changed() || self.membership.wanted().given() == 1 {
+            return;
+        }
+        let in_use = self.membership.wanted().iter().filter(|(_, row)| row.state == MemberState::InUse);
+        let slots = in_use.map(|(_, row)| u64::from(row.slots)).max().unwrap_or(0);
+        let (known, geometry) = (self.members(), *self.store.log().geometry());
+        let numbers = Numbers { slots, known: &known, geometry: &geometry, most: self.config.numbers };
+        let wanted = number_to_free(&numbers, |member| self.store.log().has_unreadable_of(member));
+        self.store.want_number(wanted);
     }
 
     /// Takes back what is under way.
@@ -552,7 +599,7 @@ mod tests {
             let mut last = MemberId(0);
             for round in 0..3 * MEMBERS_MAX {
                 let known: Vec<_> = list.iter().map(|(member, row)| shown(member.0, row)).collect();
-                let member = number_for(u64::from(row.slots), &known, &geometry, |_| false).unwrap();
+                let member = number_for(u64::from(row.slots), &known, &geometry, MEMBERS_MAX, |_| false).unwrap();
                 let joined = Member { name: MemberName([2 + round as u8; 16]), ..row };
                 list = list.with_number(member, joined).unwrap();
                 let slots = list.iter().map(|(_, row)| u64::from(row.slots)).sum();
@@ -574,7 +621,9 @@ mod tests {
             known.push(shown(known.len() as u16, &gone));
         }
         assert!(known.len() < MEMBERS_MAX, "the table is what ends first");
-        let number = |known: &[MemberShown], slots| number_for(slots, known, &geometry, |shown| shown.member.0 == 1);
+        let number = |known: &[MemberShown], slots| {
+            number_for(slots, known, &geometry, MEMBERS_MAX, |shown| shown.member.0 == 1)
+        };
         assert_eq!(number(&known, slots), Ok(MemberId(2)));
         assert_eq!(number(&known, 100 * slots), Err(NoNumber::TooManySlots));
         known.iter_mut().for_each(|shown| shown.is_spare = false);

@@ -399,6 +399,7 @@ impl Engine {
                 }
                 self.release_syncs();
                 self.pump_laggard();
+                self.pump_numbers();
                 self.pump_probes();
                 self.pump_members();
                 self.wake_secured();

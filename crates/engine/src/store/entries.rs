@@ -235,6 +235,11 @@ impl Store {
         self.log.empty_member(member, slots);
     }
 
+    /// The number of this member, which is gone, is to be given again.
+    pub(crate) fn want_number(&mut self, member: Option<MemberId>) {
+        self.log.want_number(member);
+    }
+
     /// A member has so many slots left: those behind hold nothing, and are given back.
     pub(crate) fn give_back(&mut self, member: MemberId, used: u32) {
         self.log.give_back(member, used);

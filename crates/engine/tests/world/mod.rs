@@ -116,6 +116,8 @@ pub struct World {
     /// Files that the engine let go of.
     pub released: Vec<ObjectId>,
     pub starved: Vec<(Ticket, ObjectId, u64, u32)>,
+    /// How many devices have joined.
+    joined: u8,
     /// Files of which the origin may have lost something, each with the number of answers that there were by then.
     pub lost: Vec<(ObjectId, usize)>,
 }
@@ -229,6 +231,7 @@ impl World {
             synced: Vec::new(),
             starved: Vec::new(),
             lost: Vec::new(),
+            joined: 0,
         };
         world.run();
         world
@@ -250,11 +253,20 @@ impl World {
 
     /// A device joins the pool, as this member.
     pub fn join(&mut self, member: MemberId, copies_only: bool) {
-        self.others.push(Memory(vec![0; POOL as usize]));
-        self.members.push(member);
+        let device = Memory(vec![0; POOL as usize]);
+        match self.members.iter().position(|here| *here == member) {
+            Some(0) => self.flash = device,
+            // Under the number of one that is gone.
+            Some(other) => self.others[other - 1] = device,
+            None => {
+                self.others.push(device);
+                self.members.push(member);
+            }
+        }
         let geometry = geometry();
         let slots = ((POOL - geometry.segments_start) / geometry.segment_bytes as u64) as u32;
-        let name = MemberName([10 + member.0 as u8; 16]);
+        self.joined += 1;
+        let name = MemberName([10 + self.joined; 16]);
         let row = Member { copies_only, ..Member::in_use(name, slots, POOL, geometry.segments_start) };
         let added = self.ask(Request::ChangeMembers(MembersChange::Add { member, row, instead_of: None }));
         assert!(matches!(added, Reply::Done), "{added:?}");
