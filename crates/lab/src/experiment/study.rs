@@ -31,13 +31,13 @@ pub struct Study {
     pub cards: Vec<String>,
     /// What it found.
     #[serde(rename = "figure", default)]
-    pub figures: Vec<Asked>,
+    pub figures: Vec<StudyFigure>,
 }
 
 /// A figure of a study, and where ours is: the throughput of a side at a point, times that of another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct StudyFigure {
     /// What is told.
     pub what: String,
     /// What the study found, in words.
@@ -101,7 +101,7 @@ struct Ours {
 }
 
 /// Works a figure out from a session's `figures.json`; none if the runs for it are missing.
-fn ours(asked: &Asked, figures: &Value) -> Option<Ours> {
+fn ours(asked: &StudyFigure, figures: &Value) -> Option<Ours> {
     let point = figures["points"].as_array()?.iter().find(|point| point["title"] == asked.point.as_str())?;
     let values = |side: &str| {
         let cell = point["sides"].as_array()?.iter().find(|cell| cell["side"] == side)?;
@@ -192,8 +192,8 @@ fn cards_section(directory: &Path) -> Result<String> {
     Ok(text + "</section>\n")
 }
 
-fn page_text(study: &Study, rows: &[(&Asked, Option<Ours>)], sections: &str) -> String {
-    let row = |(asked, ours): &(&Asked, Option<Ours>)| {
+fn page_text(study: &Study, rows: &[(&StudyFigure, Option<Ours>)], sections: &str) -> String {
+    let row = |(asked, ours): &(&StudyFigure, Option<Ours>)| {
         let (text, verdict) = ours.as_ref().map_or(("not run", ""), |ours| (&ours.text, &ours.verdict));
         format!(
             "<tr><th>{}</th><td class=\"words\">{}</td><td>{}</td><td class=\"words\">{}</td><td class=\"words\">{}: {}, times {}; {}</td></tr>\n",
@@ -227,7 +227,7 @@ fn page_text(study: &Study, rows: &[(&Asked, Option<Ours>)], sections: &str) -> 
 }
 
 /// The table, for a terminal.
-fn table_text(study: &Study, rows: &[(&Asked, Option<Ours>)]) -> String {
+fn table_text(study: &Study, rows: &[(&StudyFigure, Option<Ours>)]) -> String {
     let mut text = format!("{}\n{}\n", study.title, study.setup);
     for (asked, ours) in rows {
         let ours = ours.as_ref().map_or("not run".to_owned(), |ours| format!("{}, {}", ours.text, ours.verdict));
@@ -274,7 +274,7 @@ mod tests {
         assert!(Study::find("none").unwrap_err().to_string().contains("vcache"));
     }
 
-    fn asked() -> Asked {
+    fn asked() -> StudyFigure {
         let text = "what = \"a\"\nstudy = \"3\"\nexperiment = \"e\"\npoint = \"p\"\nside = \"b\"\nagainst = \"a\"\n";
         toml::from_str(text).unwrap()
     }

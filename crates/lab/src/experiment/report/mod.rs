@@ -48,7 +48,7 @@ struct Story<'a> {
 pub(super) const STYLE: &str = page::STYLE;
 
 /// What a session's report is made of, for a page of several.
-pub struct Told {
+pub struct ReportParts {
     /// What a reader should take away, most important first.
     pub sentences: Vec<String>,
     /// Its pictures.
@@ -61,9 +61,9 @@ pub struct Told {
 ///
 /// # Errors
 /// When no run has ended yet.
-pub fn told(results: &Results) -> Result<Told> {
+pub fn told(results: &Results) -> Result<ReportParts> {
     with_story(results, |story| {
-        Ok(Told {
+        Ok(ReportParts {
             sentences: tables::verdict(story),
             pictures: pictures::pictures(story),
             figures: story.figures.clone(),
