@@ -434,6 +434,27 @@ impl Segments {
         self.keepers(id).chain(rest).any(|keeper| is_scarce(self.addresses.home(keeper).member))
     }
 
+    /// Whether second copies go to members of their own, and those have no more free slots than the others: then emptying
+    /// a segment makes for a pair only if it has a place there.
+    #[must_use]
+    pub fn copies_are_scarce(&self) -> bool {
+        let free_of = |only: bool| {
+            let alike = self.free.iter().zip(&self.copies_only).filter(move |(_, other)| **other == only);
+            alike.map(|(free, _)| free.len()).sum::<usize>()
+        };
+        self.copies_apart() && free_of(true) <= free_of(false)
+    }
+
+    /// Whether emptying a segment makes for a pair that can be opened.
+    #[must_use]
+    pub fn makes_for_a_pair(&self, id: SegmentId) -> bool {
+        if !self.copies_are_scarce() {
+            return self.is_on_a_scarce_member(id);
+        }
+        let rest = self.row_without(id).into_iter().flatten();
+        self.keepers(id).chain(rest).any(|keeper| self.has_copies_only(self.addresses.home(keeper).member))
+    }
+
     /// One segment.
     ///
     /// # Panics
@@ -670,6 +691,7 @@ mod tests {
         assert!(segments.free_pairs() > 0, "there is room for more");
         let full = segments.iter().find(|(_, segment)| segment.state == SegmentState::Sealed).unwrap().0;
         assert!(segments.is_on_a_scarce_member(full));
+        assert!(!segments.makes_for_a_pair(full), "what is scarce are slots for copies, and it has none of them");
         assert_eq!((segments.free_without_any_one(false), segments.free_without_any_one(true)), (0, 0));
         segments.empty(full, Sequence(1));
         assert_eq!((segments.free_without_any_one(false), segments.free_without_any_one(true)), (0, 1));

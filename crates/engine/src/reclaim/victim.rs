@@ -161,17 +161,23 @@ impl Reclaiming<'_> {
         let log = self.store.log();
         let lacks_pairs = log.mirrors() && log.free_segments() < self.store.free_wanted();
         let mut for_a_loss = self.makes_room_for_a_loss();
+        let segments = self.store.log().segments();
+        let segment = |id: SegmentId| segments.get(id);
+        if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
+            return Some(Choice::dropping(*id));
+        }
         if lacks_pairs || for_a_loss {
-            let segments = self.store.log().segments();
-            let scarce: Vec<_> = full.iter().copied().filter(|(.., id)| segments.is_on_a_scarce_member(*id)).collect();
+            let is_scarce = |id: SegmentId| {
+                lacks_pairs && segments.makes_for_a_pair(id) || for_a_loss && segments.is_on_a_scarce_member(id)
+            };
+            let scarce: Vec<_> = full.iter().copied().filter(|(.., id)| is_scarce(*id)).collect();
             for_a_loss &= !scarce.is_empty();
             if !scarce.is_empty() {
                 full = scarce;
+            } else if lacks_pairs && segments.copies_are_scarce() {
+                // What makes for no pair would move round and round. What is weak moves once.
+                full.retain(|(.., id)| self.store.log().is_weak(*id));
             }
-        }
-        let segment = |id: SegmentId| self.store.log().segments().get(id);
-        if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
-            return Some(Choice::dropping(*id));
         }
         if self.store.log().may_have_weak()
             && !self.store.is_short_of_segments()
