@@ -24,8 +24,11 @@ const ROUNDS_MIN: u32 = 10;
   Every experiment, and how long it takes:
     headpond lab list
 
-  A first look, in a minute or two, on a modelled disk:
+  A first look, in two minutes, on a throttled disk (root):
     headpond lab run profiles --quick
+
+  The same on a modelled disk, without root:
+    headpond lab run profiles --quick --target none=headpond:mode=pass-through --target headpond
 
   `headpond lab run --help` has more.")]
 pub struct LabArgs {
@@ -80,7 +83,7 @@ const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   model:tachion                      a modelled flash card ('headpond lab cards models' shows all), for 'fill'
 
 Examples:
-  A first look, in a minute or two, on a modelled disk:
+  A first look, in two minutes, on a throttled disk (root):
     headpond lab run profiles --quick
 
   The load of ./demo on your own storage:
@@ -417,10 +420,9 @@ fn run_study(arguments: &StudyArgs, name: &str) -> Result<()> {
     let wanted = |one: &Definition| arguments.only.is_empty() || arguments.only.contains(&one.name);
     let mut sessions = Vec::new();
     for definition in study.definitions()?.into_iter().filter(wanted) {
-        // An experiment that the study had no larger stays as it is.
-        let without =
-            ScaleArgs { scale: arguments.scale.scale.filter(|_| definition.study.is_some()), ..arguments.scale };
-        let definition = without.of(definition)?;
+        // One that the study had no larger stays as it is.
+        let scale = arguments.scale.scale.filter(|_| definition.study.is_some());
+        let definition = ScaleArgs { scale, ..arguments.scale }.of(definition)?;
         let (texts, plan) = planned(&definition, definition.targets.clone(), arguments.origin_disk.as_deref())?;
         println!("{}\n", plan.introduction());
         sessions.push((definition, texts, plan));
@@ -435,7 +437,15 @@ fn run_study(arguments: &StudyArgs, name: &str) -> Result<()> {
     for (definition, targets, plan) in sessions {
         let directory = study::session_directory(&out, &definition.name);
         let results = match Results::open(&directory) {
-            Ok(results) => results,
+            Ok(results) if results.session().definition == definition && results.session().targets == targets => {
+                results
+            }
+            Ok(_) => {
+                let directory = directory.display();
+                return Err(Failure::Other(format!(
+                    "{directory} has runs of other sizes, times or targets. Name a new directory with --out, or ask for the same"
+                )));
+            }
             Err(_) => {
                 let about = about(&plan);
                 Results::begin(&directory, Session { format: 0, definition, targets, seed: 1, began: now(), about })?

@@ -35,7 +35,9 @@ impl ThrottledDisk {
     /// When something is missing (the error says what), or there is no room.
     pub fn make(scratch: &Path, mib: u64, throttle: &Throttle) -> Result<Self> {
         if let Some(missing) = missing() {
-            return Err(Failure::Other(format!("a throttled disk cannot be made here: {missing}")));
+            return Err(Failure::Other(format!(
+                "a throttled disk cannot be made here: {missing}. To measure on other storage: --target (headpond lab run --help)"
+            )));
         }
         let directory = place::directory_in(scratch, mib)?;
         let image = directory.path().join("image");

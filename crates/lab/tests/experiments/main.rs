@@ -186,6 +186,8 @@ fn a_study_runs_in_short_and_goes_on_where_it_was() {
     let before = kept();
     assert!(bench.run(&words).status.success());
     assert_eq!(kept(), before);
+    let other = bench.run(&[&words[..], &["--seconds", "7"]].concat());
+    assert!(!other.status.success() && text(&other).contains("of other sizes"), "{}", text(&other));
     bench.is_clean();
 }
 
