@@ -279,8 +279,7 @@ impl Log {
 
     /// Whether a copy belongs on a member that has copies only, and is not there.
     fn lacks_copy_apart(&self, id: SegmentId) -> bool {
-        let is_apart = |keeper| self.segments.has_copies_only(self.segments.addresses().home(keeper).member);
-        self.segments.copies_apart() && !self.segments.keepers(id).any(is_apart)
+        self.segments.copies_apart() && !self.segments.keepers(id).any(|keeper| self.segments.lies_apart(keeper))
     }
 
     /// Whether dirty blocks in this segment have one copy only, or may have. Blocks that a start after a crash would

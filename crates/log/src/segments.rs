@@ -438,11 +438,13 @@ impl Segments {
     /// a segment makes for a pair only if it has a place there.
     #[must_use]
     pub fn copies_are_scarce(&self) -> bool {
-        let free_of = |only: bool| {
-            let alike = self.free.iter().zip(&self.copies_only).filter(move |(_, other)| **other == only);
-            alike.map(|(free, _)| free.len()).sum::<usize>()
-        };
-        self.copies_apart() && free_of(true) <= free_of(false)
+        self.copies_apart() && self.free_of_kind(true) <= self.free()
+    }
+
+    /// How many segments are free on the members whose slots are lent only, or on the others.
+    fn free_of_kind(&self, copies_only: bool) -> usize {
+        let alike = self.free.iter().zip(&self.copies_only).filter(|(_, only)| **only == copies_only);
+        alike.map(|(free, _)| free.len()).sum()
     }
 
     /// Whether emptying a segment makes for a pair that can be opened.
@@ -452,7 +454,12 @@ impl Segments {
             return self.is_on_a_scarce_member(id);
         }
         let rest = self.row_without(id).into_iter().flatten();
-        self.keepers(id).chain(rest).any(|keeper| self.has_copies_only(self.addresses.home(keeper).member))
+        self.keepers(id).chain(rest).any(|keeper| self.lies_apart(keeper))
+    }
+
+    /// Whether a slot is on a member that has copies only.
+    pub(crate) fn lies_apart(&self, slot: SegmentId) -> bool {
+        self.has_copies_only(self.addresses.home(slot).member)
     }
 
     /// One segment.
@@ -492,8 +499,7 @@ impl Segments {
     /// How many segments without a copy can be opened now.
     #[must_use]
     pub fn free(&self) -> usize {
-        let ordinary = self.free.iter().zip(&self.copies_only).filter(|(_, only)| !**only);
-        ordinary.map(|(free, _)| free.len()).sum()
+        self.free_of_kind(false)
     }
 
     /// How many segments of a member can be opened now.

@@ -76,13 +76,12 @@ impl Sim<'_> {
         let lost = self.world.losses.lost.is_some();
         // With fewer there are no rows.
         let least = if self.options.parity { 3 } else { 1 };
+        let numbers = if self.options.reuse { NUMBERS } else { 20 };
         match rng.below(9) {
             0..3 if in_use.len() < MEMBERS_MOST => {
                 let spare: Vec<usize> = (0..states.len()).filter(|member| states[*member].is_spare).collect();
                 match spare.is_empty() || !self.options.reuse || rng.chance(200) {
-                    true if states.len() < if self.options.reuse { NUMBERS } else { 20 } => {
-                        self.add_member(states.len(), rng)
-                    }
+                    true if states.len() < numbers => self.add_member(states.len(), rng),
                     true => Ok(()),
                     false => self.add_member(*rng.pick(&spare), rng),
                 }

@@ -356,17 +356,17 @@ impl PoolMembers {
     /// # Errors
     /// Why it cannot join.
     pub(crate) fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
-        let copies = |shown: &&MemberShown| shown.copies_only && shown.state != MemberState::Gone;
-        if let Some(one) = self.handle.stats().members.iter().find(copies) {
+        let members = self.handle.stats().members;
+        let there = || members.iter().filter(|shown| shown.state != MemberState::Gone);
+        if let Some(one) = there().find(|shown| shown.copies_only) {
             return Err(Refusal::Usage(format!(
                 "the pool has its copies at {}, and one peer at a time. To go over to another one: headpond pool remove first",
                 self.devices.path_of(one.member).display()
             )));
         }
         let start = self.geometry.segments_start;
-        let is_here = |shown: &&MemberShown| !shown.copies_only && shown.state != MemberState::Gone;
-        let members = self.handle.stats().members;
-        let here: u64 = members.iter().filter(is_here).map(|shown| shown.bytes.saturating_sub(start)).sum();
+        // The one that has copies was ruled out above.
+        let here: u64 = there().map(|shown| shown.bytes.saturating_sub(start)).sum();
         let bytes = size.map_or(here + start, whole_blocks);
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let too_small = || Refusal::FlashTooSmall {

@@ -57,7 +57,7 @@ pub struct MemberShown {
 /// is the pool's flash, and what is missed is the flash that it had: the next host with a copy makes the pool whole.
 fn stands_in_for(list: &Members, copies_only: bool) -> Option<MemberId> {
     let first = |of: bool| list.iter().find(|(_, row)| row.missed && row.copies_only == of).map(|(id, _)| id);
-    first(copies_only).or_else(|| first(false).filter(|_| copies_only))
+    first(copies_only).or_else(|| first(false))
 }
 
 /// Why no number is free for another device.
@@ -126,9 +126,11 @@ pub fn number_for(
 /// The member that is gone and has least, if the next device would get no number but that of one that is gone, and none
 /// of those is free. `lasts` says of a member whether something stays in its slots.
 fn number_to_free(numbers: &Numbers<'_>, lasts: impl Fn(MemberId) -> bool) -> Option<MemberId> {
-    let none_is_free = numbers.fresh().is_none() && !numbers.gone().any(|shown| shown.is_spare && !shown.missed);
-    let held = numbers.gone().filter(|shown| none_is_free && !shown.missed);
-    held.min_by_key(|shown| (lasts(shown.member), shown.blocks)).map(|shown| shown.member)
+    let gone = || numbers.gone().filter(|shown| !shown.missed);
+    if numbers.fresh().is_some() || gone().any(|shown| shown.is_spare) {
+        return None;
+    }
+    gone().min_by_key(|shown| (lasts(shown.member), shown.blocks)).map(|shown| shown.member)
 }
 
 impl Engine {
@@ -338,7 +340,10 @@ impl Engine {
             return;
         }
         let times = self.times_of_those_in_use();
-        self.store.set_speeds(speeds(&times));
+        if !self.store.log().mirrors() {
+            // Mirrored pairs take turns.
+            self.store.set_speeds(speeds(&times));
+        }
         let log = self.store.log();
         let needed = if log.is_to_mirror(self.config.redundancy) { 2 } else { 1 };
         let can_spare = |member: MemberId| {

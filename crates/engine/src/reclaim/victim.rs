@@ -161,7 +161,7 @@ impl Reclaiming<'_> {
         let log = self.store.log();
         let lacks_pairs = log.mirrors() && log.free_segments() < self.store.free_wanted();
         let mut for_a_loss = self.makes_room_for_a_loss();
-        let segments = self.store.log().segments();
+        let segments = log.segments();
         let segment = |id: SegmentId| segments.get(id);
         if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
             return Some(Choice::dropping(*id));
