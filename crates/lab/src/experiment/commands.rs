@@ -5,7 +5,7 @@ use super::plan::{Plan, duration};
 use super::results::{Results, Session};
 use super::runner::Means;
 use super::study::{self, Study};
-use super::target::on_disk;
+use super::target::{Kind, is_throttled, on_disk, without_throttled_disk};
 use super::{Definition, Target, report, runner, shipped, shipped_text};
 use crate::demo;
 use crate::failure::{Failure, Result, catch_interrupts};
@@ -115,7 +115,8 @@ struct RunArgs {
     /// What to measure. You can repeat this option. Without it: the targets in the experiment's file
     #[arg(long, value_name = "[NAME=]PLACE")]
     target: Vec<String>,
-    /// The disk of the targets that name none: a modelled one, or throttled:iops=N,mib=N (root; see `headpond-lab disk`)
+    /// The disk of the targets that name none, or of the experiment's own: a modelled one, or throttled:iops=N,mib=N (root;
+    /// see `headpond-lab disk`)
     #[arg(long, value_name = "DISK")]
     origin_disk: Option<String>,
     #[command(flatten)]
@@ -299,7 +300,7 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
         Command::Study(study @ StudyArgs { name: Some(name), .. }) => run_study(study, name),
         Command::Resume(resume) => {
             let results = Results::open(&resume.directory)?;
-            carry_out(&results, &resume.means)
+            carry_out(&results, &resume.means).map(drop)
         }
         Command::Cards(cards) => cards::run(cards),
         Command::Report(report) => tell(&Results::open(&report.directory)?),
@@ -373,8 +374,9 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     if sides_min > 1 {
         definition.repeats = definition.repeats.max(headpond_measure::RUNS_MIN as u32);
     }
-    let texts = if run.target.is_empty() { definition.targets.clone() } else { run.target.clone() };
-    let (texts, plan) = planned(&definition, texts, run.origin_disk.as_deref())?;
+    let disk = run.origin_disk.as_deref();
+    let texts = if run.target.is_empty() { own_targets(&definition, disk) } else { run.target.clone() };
+    let (texts, plan) = planned(&definition, texts, disk)?;
     if plan.sides.len() < sides_min {
         return Err(Failure::Other("a comparison needs two targets. Give --target twice or more".to_owned()));
     }
@@ -387,7 +389,13 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     let session = Session { format: 0, definition, targets: texts, seed: run.seed, began, about: about(&plan) };
     let results = Results::begin(&out, session)?;
     println!("\nResults: {}\n", out.display());
-    carry_out(&results, &run.means)
+    carry_out(&results, &run.means).map(drop)
+}
+
+/// An experiment's own targets. Another disk takes the place of the throttled one of all sides.
+fn own_targets(definition: &Definition, disk: Option<&str>) -> Vec<String> {
+    let own = |text: &String| if disk.is_some() { without_throttled_disk(text) } else { text.clone() };
+    definition.targets.iter().map(own).collect()
 }
 
 /// An experiment on these targets, whose origins are on this disk where they name none.
@@ -396,6 +404,14 @@ fn planned(definition: &Definition, mut texts: Vec<String>, disk: Option<&str>) 
         texts.iter_mut().for_each(|text| *text = on_disk(text, disk));
     }
     let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
+    let bare = targets.iter().any(|target| matches!(target.kind, Kind::Throttled(_)));
+    if let Some(disk) = disk.filter(|disk| bare && !is_throttled(disk)) {
+        return Err(Failure::Other(format!(
+            "--origin-disk {disk}: the bare side of '{}' is a directory on a disk, and {disk} is a model in front of one. \
+             Give throttled:iops=N,mib=N, or name the sides with --target",
+            definition.name
+        )));
+    }
     let plan = Plan::of(definition.clone(), targets)?;
     Ok((texts, plan))
 }
@@ -423,7 +439,8 @@ fn run_study(arguments: &StudyArgs, name: &str) -> Result<()> {
         // One that the study had no larger stays as it is.
         let scale = arguments.scale.scale.filter(|_| definition.study.is_some());
         let definition = ScaleArgs { scale, ..arguments.scale }.of(definition)?;
-        let (texts, plan) = planned(&definition, definition.targets.clone(), arguments.origin_disk.as_deref())?;
+        let disk = arguments.origin_disk.as_deref();
+        let (texts, plan) = planned(&definition, own_targets(&definition, disk), disk)?;
         println!("{}\n", plan.introduction());
         sessions.push((definition, texts, plan));
     }
@@ -432,8 +449,6 @@ fn run_study(arguments: &StudyArgs, name: &str) -> Result<()> {
     if arguments.plan {
         return Ok(());
     }
-    let headpond = Headpond::beside_this_program()?;
-    catch_interrupts()?;
     for (definition, targets, plan) in sessions {
         let directory = study::session_directory(&out, &definition.name);
         let results = match Results::open(&directory) {
@@ -451,10 +466,9 @@ fn run_study(arguments: &StudyArgs, name: &str) -> Result<()> {
                 Results::begin(&directory, Session { format: 0, definition, targets, seed: 1, began: now(), about })?
             }
         };
-        if !runner::run(&results, &headpond, &arguments.means.means())? {
+        if !carry_out(&results, &arguments.means)? {
             break;
         }
-        tell(&results)?;
     }
     // The tables of models take minutes, which nobody wants of a first look.
     if !arguments.scale.quick && arguments.only.is_empty() {
@@ -485,14 +499,16 @@ fn about(plan: &Plan) -> Vec<(String, String)> {
     about
 }
 
-fn carry_out(results: &Results, means: &MeansArgs) -> Result<()> {
+/// Runs what a session lacks, and tells of it. Returns whether it is complete.
+fn carry_out(results: &Results, means: &MeansArgs) -> Result<bool> {
     catch_interrupts()?;
     let outcome = runner::run(results, &Headpond::beside_this_program()?, &means.means());
     if !matches!(outcome, Ok(true)) {
         eprintln!("\nThe lab kept each finished run. To go on: headpond lab resume {}", results.directory().display());
     }
-    outcome?;
-    tell(results)
+    let complete = outcome?;
+    tell(results)?;
+    Ok(complete)
 }
 
 fn tell(results: &Results) -> Result<()> {

@@ -38,7 +38,7 @@ pub struct Study {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudyFigure {
-    /// What is told.
+    /// What is compared, in words.
     pub what: String,
     /// What the study found, in words.
     pub study: String,
@@ -248,7 +248,7 @@ mod tests {
         for study in shipped().unwrap() {
             assert!(Study::find(&study.name).is_ok());
             for words in &study.cards {
-                assert!(cards::parse(words).is_ok(), "{}: {words}", study.name);
+                assert!(cards::parse(words, &[]).is_ok(), "{}: {words}", study.name);
             }
             let plans: Vec<Plan> = study
                 .definitions()

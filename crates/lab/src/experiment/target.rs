@@ -66,13 +66,28 @@ impl SlowDisk {
     }
 }
 
+/// Whether a disk of this name is really slow, and no model.
+#[must_use]
+pub fn is_throttled(disk: &str) -> bool {
+    disk.starts_with(THROTTLED)
+}
+
+/// The target without the throttled disk that it names for its origin.
+#[must_use]
+pub fn without_throttled_disk(text: &str) -> String {
+    let Some((name, keys)) = text.split_once("headpond:") else { return text.to_owned() };
+    let is_other = |key: &&str| key.strip_prefix("disk=").is_none_or(|disk| !is_throttled(disk));
+    let keys: Vec<&str> = keys.split(',').filter(is_other).collect();
+    format!("{name}headpond:{}", keys.join(","))
+}
+
 /// The target in the user's words, on this disk, unless it names one itself, or where its origin is.
 #[must_use]
 pub fn on_disk(text: &str, disk: &str) -> String {
     if text.contains(GUEST) && !text.contains(",disk=") {
         return format!("{text},disk={}", disk.replace(',', "+"));
     }
-    if disk.starts_with(THROTTLED)
+    if is_throttled(disk)
         && let Some((name, _)) = text.split_once(THROTTLED).filter(|(name, _)| name.is_empty() || name.ends_with('='))
         && !name.contains(':')
     {
@@ -328,6 +343,19 @@ mod tests {
         ] {
             assert_eq!(on_disk(text, "throttled:iops=200,mib=150"), expected);
         }
+    }
+
+    #[test]
+    fn sides_that_share_a_throttled_disk_share_the_one_in_its_place() {
+        let other = |text: &str| on_disk(&without_throttled_disk(text), "throttled:iops=9,mib=1");
+        assert_eq!(other("bare=throttled:volume-200"), "bare=throttled:iops=9,mib=1");
+        assert_eq!(
+            other("a=headpond:mode=write-back,disk=throttled:volume-200,copy=0"),
+            "a=headpond:mode=write-back,copy=0,disk=throttled:iops=9+mib=1"
+        );
+        assert_eq!(other("headpond:disk=throttled:far"), "headpond:disk=throttled:iops=9+mib=1");
+        assert_eq!(other("a=headpond:disk=none"), "a=headpond:disk=none");
+        assert_eq!(other("flash"), "flash");
     }
 
     #[test]

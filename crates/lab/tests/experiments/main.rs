@@ -118,7 +118,7 @@ fn fileio_runs_in_short_and_bytes_are_requests() {
     }
 }
 
-/// Requests of several sizes are in it: fio is told of each with its share, and their mean lies between them.
+/// Its mixed load has two sizes: fio gets each with its share, and the mean of its requests lies between the two.
 #[test]
 fn sweep_runs_in_short_with_sizes_mixed() {
     if !has(&["fio"]) || !machine::lacks_nothing(throttled::missing()) {

@@ -16,6 +16,7 @@ use super::report::picture::Picture;
 use crate::failure::{Failure, Result};
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -78,15 +79,16 @@ struct Words {
     cards: CardsArgs,
 }
 
-/// Reads such a line.
-pub(super) fn parse(words: &str) -> Result<CardsArgs> {
-    let line = Words::try_parse_from(["cards"].into_iter().chain(words.split_whitespace()));
+/// Reads such a line, and what stands behind it.
+pub(super) fn parse(words: &str, more: &[&OsStr]) -> Result<CardsArgs> {
+    let words = ["cards"].into_iter().chain(words.split_whitespace()).map(OsStr::new);
+    let line = Words::try_parse_from(words.chain(more.iter().copied()));
     line.map(|line| line.cards).map_err(|error| Failure::Other(error.to_string()))
 }
 
 /// Draws the table of such a line into a directory.
 pub(super) fn draw(words: &str, directory: &Path) -> Result<()> {
-    run(&parse(&format!("{words} --out {}", directory.display()))?)
+    run(&parse(words, &["--out".as_ref(), directory.as_os_str()])?)
 }
 
 /// Does what the command line says.
@@ -129,10 +131,8 @@ mod tests {
     use super::*;
     /// Does what the words say, with a directory for what is written.
     fn cards(words: &[&str]) -> (Result<()>, tempfile::TempDir) {
-        let directory = tempfile::tempdir().unwrap();
-        let out = directory.path().to_str().unwrap();
-        let words: Vec<&str> = words.iter().copied().chain(["--out", out]).collect();
-        (run(&parse(&words.join(" ")).unwrap()), directory)
+        let directory = tempfile::Builder::new().prefix("with a space ").tempdir().unwrap();
+        (draw(&words.join(" "), directory.path()), directory)
     }
 
     fn figures(directory: &tempfile::TempDir, name: &str) -> Value {
