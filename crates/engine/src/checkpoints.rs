@@ -11,8 +11,8 @@
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
 use headpond_format::{
-    Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, Geometry, MemberState, Members, SUPERBLOCK_SLOTS,
-    Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
+    Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, Geometry, HostCopies, MemberState, Members,
+    SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_map::{EXTENT_BYTES, SLOT_BYTES, Slot};
 
@@ -93,7 +93,7 @@ struct Running {
     /// How many segments it has rows for.
     segments: u32,
     /// How many members have each host batch from here on.
-    host_copies: u8,
+    host_copies: HostCopies,
 }
 
 /// Which blocks a checkpoint has. If blocks are packed, a pool can hold more than a checkpoint has room for. Clean ones
@@ -261,13 +261,10 @@ impl Checkpoints {
         if self.starting || self.last.is_some() || self.superblock.members != *of.list {
             return true;
         }
-        // The superblock must say first that host batches have fewer copies from now on.
+        // The superblock must say first that host batches have fewer copies from now on; or that they have more: only
+        // then may members be missing after a crash.
         let log = of.store.log();
-        if self.superblock.host_copies > 1 && (!log.is_to_mirror(of.config.redundancy) || log.has_lone_batches()) {
-            return true;
-        }
-        // Or that from now on they have more: only then may a member be missing after a crash.
-        if self.superblock.host_copies == 1 && log.mirrors_all(of.config.redundancy) {
+        if self.superblock.host_copies != log.host_copies(of.config.redundancy) {
             return true;
         }
         if of.stopping {
@@ -291,14 +288,17 @@ impl Checkpoints {
         long || (waited_for || rows) && needed
     }
 
-    /// Whether a superblock says that each host batch has two copies, or is about to.
-    pub(crate) fn claims_copies(&self) -> bool {
-        self.superblock.host_copies > 1 || self.running.as_ref().is_some_and(|running| running.host_copies > 1)
+    /// The store learns how many copies of host batches a superblock says, or is about to.
+    pub(crate) fn claim_copies(&self, store: &mut Store) {
+        let running = self.running.as_ref().map(|running| running.host_copies);
+        store.claim_copies(
+            running.map_or(self.superblock.host_copies, |running| self.superblock.host_copies.max(running)),
+        );
     }
 
     /// How many members have each host batch, at least, by the superblock that a crash would leave.
-    pub(crate) fn host_copies(&self) -> u8 {
-        let running = self.running.as_ref().map_or(u8::MAX, |running| running.host_copies);
+    pub(crate) fn host_copies(&self) -> HostCopies {
+        let running = self.running.as_ref().map_or(HostCopies::MOST, |running| running.host_copies);
         self.superblock.host_copies.min(running)
     }
 
@@ -311,7 +311,7 @@ impl Checkpoints {
 
     /// Host batches get as many copies as the settings say, as soon as the superblock allows fewer.
     pub(crate) fn settle_redundancy(&self, store: &mut Store, config: &Config) {
-        if config.redundancy.survives_a_loss() || self.superblock.host_copies == 1 {
+        if config.redundancy.survives_a_loss() || self.superblock.host_copies == HostCopies::ONE {
             store.set_redundancy(config.redundancy);
         }
     }
@@ -355,8 +355,9 @@ impl Checkpoints {
             selection: select(of.store, bare),
             list: of.list.clone(),
             segments: u32::try_from(of.store.log().segments().len()).expect("a location bounds it"),
-            host_copies: if of.store.log().mirrors_all(of.config.redundancy) { 2 } else { 1 },
+            host_copies: of.store.log().host_copies(of.config.redundancy),
         });
+        self.claim_copies(of.store);
     }
 
     /// Whether changes have to wait, so that what is dirty does not change while all of it is written down.
@@ -609,9 +610,7 @@ impl Checkpoints {
         }
         self.settle_packing(store, config);
         self.settle_redundancy(store, config);
-        if self.superblock.host_copies == 1 {
-            store.lone_batches_are_known();
-        }
+        self.claim_copies(store);
         self.starting = false;
         CheckpointEnd { counts: true, list: Some(running.list), op: self.last.take() }
     }

@@ -11,8 +11,9 @@ use headpond_base::{
     Sequence, Stream,
 };
 use headpond_format::{
-    Address, CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS,
-    SegmentRow, SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame, encode_superblock,
+    Address, CheckpointHead, FrameKind, Geometry, HostCopies, MemberName, Members, ObjectState, OriginName,
+    SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame,
+    encode_superblock,
 };
 use headpond_log::{
     FlashRead, FoundObject, Log, Mutation, Present, ScanError, Scanned, SecondTail, Segments, scan, scan_members,
@@ -89,7 +90,7 @@ pub fn format_members(
         dirty_blocks: 0,
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: 1,
+        host_copies: HostCopies::ONE,
         may_have_packed: false,
         may_have_blanks: false,
     };

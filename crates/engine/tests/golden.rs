@@ -20,9 +20,9 @@ use headpond_engine::{
     Device, FlashRead, Present, RecoverError, Recovered, format_members, format_pool, recover, recover_members,
 };
 use headpond_format::{
-    Address, BLOCK_UNITS, CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, Member, MemberName,
-    Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness, Writer,
-    combined, encode_checkpoint_head, encode_frame, encode_superblock,
+    Address, BLOCK_UNITS, CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, HostCopies, Identity, Member,
+    MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness,
+    Writer, combined, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_log::{DataRecord, Log, LogIo, scan, scan_members};
 use headpond_map::{ObjectMap, Slot};
@@ -228,7 +228,7 @@ fn in_use(mut flashes: Vec<Flash>, redundancy: Redundancy) -> Vec<Flash> {
         dirty_blocks: map.dirty(),
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: if log.mirrors() { 2 } else { 1 },
+        host_copies: HostCopies::of(1, usize::from(log.mirrors()), 0),
         may_have_packed: false,
         may_have_blanks: false,
         ..before.superblock
@@ -397,7 +397,7 @@ fn a_mirrored_pool_of_version_2_is_refused_without_a_member_if_dirty_data_may_li
     let mut flashes: Vec<Flash> = MIRRORED.map(|name| Flash(sparse::read(&path(VERSION, name)))).into();
     let newest = flashes[0].read(SUPERBLOCK_SLOTS[0], BLOCK).unwrap();
     let lone = headpond_format::decode_superblock(&newest).unwrap();
-    flashes[0].put(SUPERBLOCK_SLOTS[0], &encode_superblock(&Superblock { host_copies: 1, ..lone }));
+    flashes[0].put(SUPERBLOCK_SLOTS[0], &encode_superblock(&Superblock { host_copies: HostCopies::ONE, ..lone }));
     let refused = recover_members(&mut present(&mut flashes, &[0]), None).err().unwrap();
     assert_eq!(refused, RecoverError::MissingAfterCrash { member: MemberId(1) });
 }

@@ -15,6 +15,7 @@ mod checksum;
 mod entry;
 mod geometry;
 mod history;
+mod host_copies;
 mod layout;
 mod members;
 mod number;
@@ -35,6 +36,7 @@ pub use checksum::{Writer, block_checksum, bytes_checksum, verify_block};
 pub use entry::Entry;
 pub use geometry::{Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN};
 pub use history::{HISTORY_BYTES, HISTORY_EVENTS, HISTORY_VALUES, HistoryArea, HistoryEvent, HistoryRing, HistoryRow};
+pub use host_copies::HostCopies;
 pub use layout::{Layout, PLACES_MAX, ParityRow, Place};
 pub use members::{MEMBERS_MAX, Member, MemberName, MemberState, Members};
 pub use object::{

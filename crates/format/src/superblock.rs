@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::members::RawMember;
 use crate::number::{counted, counted_from_one};
-use crate::{Damage, Geometry, MEMBERS_MAX, Members, VERSION, bytes_checksum};
+use crate::{Damage, Geometry, HostCopies, MEMBERS_MAX, Members, VERSION, bytes_checksum};
 
 const MAGIC: [u8; 8] = *b"HEADPOND";
 const WHAT: &str = "superblock";
@@ -69,9 +69,8 @@ pub struct Superblock {
     /// Drawn at random at each start, and written to the marker beside the origin as well. Two copies of a pool that
     /// were both used since have different claims. Zeros if no headpond that draws claims has used the pool.
     pub claim: [u8; 16],
-    /// How many members have each host batch after the checkpoint, at least: 1 or 2. A pool that was not left in good
-    /// order is complete without as many members less one.
-    pub host_copies: u8,
+    /// How many members have each host batch after the checkpoint.
+    pub host_copies: HostCopies,
     /// The log may have packed records. Set durably before the first is written, and never cleared.
     pub may_have_packed: bool,
     /// The log may have blank records; set like `may_have_packed`. A headpond that knew packed records only did not set
@@ -113,7 +112,9 @@ struct Raw {
     members_given: U16,
     /// Copies of host batches beside the first.
     more_copies: u8,
-    reserved: [u8; 11],
+    /// Of these, on members with copies only.
+    copies_apart: u8,
+    reserved: [u8; 10],
     checkpoint_area: u8,
     mode: u8,
     clean_stop: u8,
@@ -151,7 +152,8 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.member = superblock.member.0.into();
     raw.members_given = u16::try_from(superblock.members.given()).expect("bounded by MEMBERS_MAX").into();
     raw.members = superblock.members.raw();
-    raw.more_copies = superblock.host_copies.saturating_sub(1);
+    raw.more_copies = superblock.host_copies.all() - 1;
+    raw.copies_apart = superblock.host_copies.apart();
     raw.checkpoint_area = superblock.checkpoint_area;
     raw.mode = superblock.mode as u8;
     raw.clean_stop = superblock.clean_stop.into();
@@ -214,6 +216,9 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     if raw.checkpoint_bytes.get() > geometry.area_bytes || raw.checkpoint_area > 1 {
         return Err(senseless("checkpoint outside its area"));
     }
+    let host_copies = HostCopies::new(raw.more_copies.saturating_add(1), raw.copies_apart);
+    let host_copies = host_copies.filter(|copies| copies.fit(&members));
+    let host_copies = host_copies.ok_or(senseless("more copies than the pool has members for"))?;
     Ok(Superblock {
         pool: PoolId(raw.pool),
         member,
@@ -232,10 +237,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
         claim: raw.claim,
-        host_copies: match raw.more_copies {
-            more @ (0 | 1) => 1 + more,
-            _ => return Err(senseless("more copies than headpond makes")),
-        },
+        host_copies,
         may_have_packed: raw.incompatible.get() & PACKED != 0,
         may_have_blanks: raw.incompatible.get() & BLANKS != 0,
     })
@@ -284,7 +286,7 @@ mod tests {
             dirty_blocks: 5,
             boot: [6; 16],
             claim: [8; 16],
-            host_copies: 1,
+            host_copies: HostCopies::ONE,
             may_have_packed: false,
             may_have_blanks: false,
         }

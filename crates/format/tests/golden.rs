@@ -15,10 +15,10 @@ use headpond_base::{
     PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    BatchHead, CheckpointHead, Codec, Damage, Entry, FRAME_HEAD, FileIdentity, Frame, FrameKind, Geometry, Identity,
-    Layout, MemberName, Members, ObjectFlags, ObjectState, OriginName, ParityRow, Place, Placement, SegmentHead,
-    SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, VolumeId, VolumeWitness, Witness, Writer,
-    block_checksum, bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame,
+    BatchHead, CheckpointHead, Codec, Damage, Entry, FRAME_HEAD, FileIdentity, Frame, FrameKind, Geometry, HostCopies,
+    Identity, Layout, MemberName, Members, ObjectFlags, ObjectState, OriginName, ParityRow, Place, Placement,
+    SegmentHead, SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, VolumeId, VolumeWitness, Witness,
+    Writer, block_checksum, bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame,
     decode_segment_head, decode_superblock, encode_batch, encode_checkpoint_head, encode_footer, encode_frame,
     encode_segment_head, encode_superblock, finish_packed, pack, verify_packed,
 };
@@ -57,7 +57,7 @@ fn superblock(origin: bool) -> Superblock {
         dirty_blocks: 0x4142_4344_4546_4748,
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: 1,
+        host_copies: HostCopies::ONE,
         may_have_packed: false,
         may_have_blanks: false,
     }

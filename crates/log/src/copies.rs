@@ -8,7 +8,7 @@
 //! - A segment is *weak* if its dirty blocks have one copy, and could have two. Reclaim empties it.
 
 use headpond_base::{BatchNumber, Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
-use headpond_format::{Member, SegmentState};
+use headpond_format::{HostCopies, Member, SegmentState};
 
 use crate::log::Log;
 use crate::mutation::Mutation;
@@ -40,12 +40,14 @@ impl Log {
         !self.segments.addresses().is_of_one_member()
     }
 
-    /// Host batches go to segments with copies, where the open ones have none.
+    /// Host batches go to segments with all copies that they are to have, where the open ones have fewer.
     fn leave_lone_segments(&mut self) {
         if !self.mirrors() {
             return;
         }
-        let lone: Vec<SegmentId> = self.open_of(Stream::Host).filter(|id| self.copies_that_work(*id) < 2).collect();
+        let wanted = self.copies_to_make(self.redundancy);
+        let lacks = |id: &SegmentId| !self.copies_of(*id).reach(wanted);
+        let lone: Vec<SegmentId> = self.open_of(Stream::Host).filter(lacks).collect();
         if !lone.is_empty() {
             self.close(Stream::Host);
             for open in self.open.take_these(Stream::Host, &lone) {
@@ -54,23 +56,55 @@ impl Log {
         }
     }
 
-    /// A host segment is opened without a copy. Until a superblock says that there are such, nobody hears that what is
-    /// in it is durable: a start without its member would not know.
-    pub(crate) fn note_lone_batches(&mut self) {
-        self.lone_batches = true;
-        self.may_have_weak = true;
-        self.hold();
+    /// The superblock that a crash would leave may say that host batches have so many copies.
+    pub const fn claim_copies(&mut self, claimed: HostCopies) {
+        self.claimed_copies = claimed;
     }
 
-    /// Whether host batches have one copy, and no superblock says so.
+    /// A host segment is opened. If it has fewer copies than a superblock says, nobody hears that what is in it is
+    /// durable until another one says so: a start without its members would not know.
+    pub(crate) fn note_copies(&mut self, id: SegmentId) {
+        let copies = self.copies_of(id);
+        self.may_have_weak |= self.mirrors() && !copies.reach(self.copies_to_make(self.redundancy));
+        if !copies.reach(self.claimed_copies) {
+            self.untold_copies = Some(self.untold_copies.map_or(copies, |untold| untold.min(copies)));
+            self.hold();
+        }
+    }
+
+    /// How many copies host batches have, if a superblock may say more, and nobody was told so yet.
     #[must_use]
-    pub const fn has_lone_batches(&self) -> bool {
-        self.lone_batches
+    pub const fn untold_copies(&self) -> Option<HostCopies> {
+        self.untold_copies
     }
 
-    /// A superblock says that host batches may have one copy.
-    pub const fn lone_batches_are_known(&mut self) {
-        self.lone_batches = false;
+    /// No superblock says more.
+    pub const fn copies_are_told(&mut self) {
+        self.untold_copies = None;
+    }
+
+    /// How many copies a host segment gets that is opened now, with this redundancy and the one before.
+    #[must_use]
+    pub fn copies_to_make(&self, redundancy: Redundancy) -> HostCopies {
+        if !self.mirrors() || !self.is_to_mirror(redundancy) {
+            return HostCopies::ONE;
+        }
+        HostCopies::of(1, usize::from(!self.segments.copies_apart()), usize::from(self.segments.copies_apart()))
+    }
+
+    /// How many copies each host batch has from now on, with this redundancy and the one before.
+    #[must_use]
+    pub fn host_copies(&self, redundancy: Redundancy) -> HostCopies {
+        let open = self.open_of(Stream::Host).map(|id| self.copies_of(id));
+        open.chain(self.untold_copies).fold(self.copies_to_make(redundancy), HostCopies::min)
+    }
+
+    /// How many members that work have the bytes of a segment.
+    fn copies_of(&self, id: SegmentId) -> HostCopies {
+        let works = |keeper: &SegmentId| self.is_on_working(*keeper);
+        let (apart, others): (Vec<_>, Vec<_>) =
+            self.segments.keepers(id).filter(works).partition(|keeper| self.segments.lies_apart(*keeper));
+        HostCopies::of(0, others.len(), apart.len())
     }
 
     /// Whether the loss of any member loses no host batch, be it durable or not, and leaves room to go on.
@@ -78,9 +112,10 @@ impl Log {
     pub fn is_double(&self) -> bool {
         let unsynced = self.buffers.unsynced_places().map(|at| self.geometry.segment_of(at));
         let unsynced = unsynced.filter(|id| self.segments.get(*id).stream == Stream::Host);
+        let has_all = |id: SegmentId| self.copies_of(id).reach(self.copies_that_count());
         self.segments.without_any_one() >= Self::SEGMENTS_LEAST
             && self.segments.free_without_any_one(false) >= Self::LEFT_BY_A_LOSS
-            && self.open_of(Stream::Host).chain(unsynced).all(|id| self.copies_that_work(id) > 1)
+            && self.open_of(Stream::Host).chain(unsynced).all(has_all)
     }
 
     /// Whether more segments must become free so that the loss of any member leaves some that can be opened. With copies
@@ -109,16 +144,6 @@ impl Log {
     #[must_use]
     pub fn segments_to_open(&self) -> usize {
         if self.mirrors() { self.segments.pairs() } else { self.segments.usable() }
-    }
-
-    /// Whether each host batch from now on has a copy, with this redundancy and the one before.
-    #[must_use]
-    pub fn mirrors_all(&self, redundancy: Redundancy) -> bool {
-        let open = self.open.all().filter(|open| open.stream == Stream::Host);
-        self.mirrors()
-            && !self.lone_batches
-            && self.is_to_mirror(redundancy)
-            && open.map(|open| open.id).all(|id| self.copies_that_work(id) > 1)
     }
 
     /// Whether too few members work for a copy of each host segment, if the pool is to have one.
@@ -264,22 +289,18 @@ impl Log {
         self.segments.keepers(id).any(|keeper| self.is_on_working(keeper)) || self.rest_of_row_works(id)
     }
 
-    /// How many members that work have the bytes of a segment.
-    fn copies_that_work(&self, id: SegmentId) -> usize {
-        self.segments.keepers(id).filter(|keeper| self.is_on_working(*keeper)).count()
+    /// How many copies make the dirty blocks of a segment safe.
+    fn copies_that_count(&self) -> HostCopies {
+        let wanted = self.copies_to_make(self.redundancy);
+        if wanted.all() > 1 { wanted } else { HostCopies::TWO }
     }
 
-    /// Whether this segment has one copy only, or may have.
+    /// Whether this segment has one copy only, or may have; or lacks one apart.
     fn is_single(&self, id: SegmentId) -> bool {
         let skips = Mutation::RebuildSkips.is_planted(self.mutation);
-        let has_two =
-            self.copies_that_work(id) > 1 && !self.segments.get(id).copies_differ && self.copies_would_be_found(id);
-        !skips && (!has_two && !self.is_protected_by_row(id) || self.lacks_copy_apart(id))
-    }
-
-    /// Whether a copy belongs on a member that has copies only, and is not there.
-    fn lacks_copy_apart(&self, id: SegmentId) -> bool {
-        self.segments.copies_apart() && !self.segments.keepers(id).any(|keeper| self.segments.lies_apart(keeper))
+        let (has, wanted) = (self.copies_of(id), self.copies_that_count());
+        let has_all = has.reach(wanted) && !self.segments.get(id).copies_differ && self.copies_would_be_found(id);
+        !skips && (!has_all && !self.is_protected_by_row(id) || has.apart() < wanted.apart())
     }
 
     /// Whether dirty blocks in this segment have one copy only, or may have. Blocks that a start after a crash would

@@ -27,9 +27,9 @@ use headpond_base::{
     Redundancy, SegmentId, Sequence, Stream,
 };
 use headpond_format::{
-    Address, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
-    Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, finish_packed, verify_block,
-    verify_packed,
+    Address, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, HostCopies, Placement, SegmentHead, SegmentState,
+    SummaryBatch, UNIT, Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, finish_packed,
+    verify_block, verify_packed,
 };
 use headpond_map::PackedPlace;
 use smallvec::SmallVec;
@@ -101,8 +101,10 @@ pub struct Log {
     pub(crate) may_have_weak: bool,
     /// Second copies are made anew.
     restores_copies: bool,
-    /// Host batches have one copy, and no superblock says so.
-    pub(crate) lone_batches: bool,
+    /// What the superblock that a crash would leave may say of the copies of host batches.
+    pub(crate) claimed_copies: HostCopies,
+    /// They have no more than these, and no superblock says so.
+    pub(crate) untold_copies: Option<HostCopies>,
     /// A member that is gone, whose number another is to have: what lies in segments of its slots moves.
     pub(crate) number_wanted: Option<MemberId>,
     durable_all: Sequence,
@@ -149,7 +151,8 @@ impl Log {
             redundancy: Redundancy::None,
             may_have_weak,
             restores_copies: false,
-            lone_batches: false,
+            claimed_copies: HostCopies::ONE,
+            untold_copies: None,
             number_wanted: None,
             durable_all: before,
             synced_batch: last_batch,
@@ -560,10 +563,6 @@ impl Log {
         let pair =
             if mirrored { self.segments.take_free_pair(spread).map(|(id, copy)| (id, Some(copy))) } else { None };
         let opened = pair.or_else(|| self.take_free(mirrored).map(|id| (id, None)));
-        if mirrored && pair.is_none() {
-            // After the loss of a member its room may be what is missing for pairs.
-            self.note_lone_batches();
-        }
         let (id, copy) = opened.expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
@@ -572,6 +571,10 @@ impl Log {
             copy,
             ..Segment::new(generation, SegmentState::Open, stream)
         };
+        if stream == Stream::Host {
+            // After the loss of a member its room may be what is missing for pairs.
+            self.note_copies(id);
+        }
         let first = self.geometry.first_location(id);
         self.buffers.forget(first, self.geometry.segment_blocks());
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());

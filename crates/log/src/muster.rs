@@ -168,8 +168,9 @@ impl<'a> Present<'a> {
     /// them, and with those that are not here.
     pub(crate) fn first_unread(&self) -> Option<MemberId> {
         let first = self.unread.first().copied()?;
-        let unseen = self.missing().len() + self.unread.len();
-        (unseen >= usize::from(self.believed.superblock.host_copies)).then_some(first)
+        let superblock = &self.believed.superblock;
+        let unseen = self.missing().into_iter().chain(self.unread.iter().copied());
+        (!superblock.host_copies.last_without(&superblock.members, unseen)).then_some(first)
     }
 
     /// Reads from a member.

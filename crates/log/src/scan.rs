@@ -79,7 +79,7 @@ fn scan_from(
     let geometry = superblock.geometry;
     let missing = present.missing();
     if let Some(member) = missing.first().filter(|_| !superblock.clean_stop)
-        && missing.len() >= usize::from(superblock.host_copies)
+        && !superblock.host_copies.last_without(&superblock.members, missing.iter().copied())
     {
         // It may have host batches that no other has, and that nothing else tells of.
         return Err(ScanError::MissingAfterCrash { member: *member });

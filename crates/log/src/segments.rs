@@ -405,7 +405,10 @@ impl Segments {
             let only_copies = left().all(|member| self.has_copies_only(member));
             left().filter(|member| only_copies || !self.has_copies_only(*member)).map(&count).sum()
         };
-        members.iter().map(|member| without(*member)).min().unwrap_or(0)
+        // All ordinary ones are lost with their host.
+        let apart = members.iter().copied().filter(|member| self.has_copies_only(*member));
+        let without_host = self.copies_apart().then(|| apart.map(&count).sum());
+        members.iter().map(|member| without(*member)).chain(without_host).min().unwrap_or(0)
     }
 
     /// Whether any segment can be opened.

@@ -167,7 +167,7 @@ impl Sim<'_> {
         }
         self.note_past_pool();
         self.outlives(cut.is_some());
-        self.world.losses.was_covered = self.world.is_covered();
+        self.world.note_covered();
         self.world.lose_daemon(cut, origin_falls);
         self.boots += u64::from(origin_falls);
         self.requests.clear();

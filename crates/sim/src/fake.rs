@@ -9,7 +9,7 @@ use headpond_engine::{
     Attributes, Config, Device, Effect, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request, RequestId,
     SecondTail, Served, Ticket, Verdict,
 };
-use headpond_format::{Address, MemberState, OriginName};
+use headpond_format::{Address, HostCopies, MemberState, OriginName};
 
 use crate::scenario::Scenario;
 use crate::under_test::{Known, Maker, MemberNow, Refusal, Restored, UnderTest};
@@ -310,8 +310,8 @@ impl UnderTest for Fake {
         0
     }
 
-    fn host_copies(&self) -> u8 {
-        1
+    fn host_copies(&self) -> HostCopies {
+        HostCopies::ONE
     }
 
     fn scrub_lost_blocks(&self) -> u64 {

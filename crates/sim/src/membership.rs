@@ -22,7 +22,6 @@ use crate::scenario::{NUMBERS, POOL};
 use crate::sim::{Asked, Sim};
 use crate::takeover::outliving_is_lost;
 use crate::under_test::{Refusal, Restored};
-use crate::world::Lost;
 
 /// The most members that a pool has here at once.
 const MEMBERS_MOST: usize = 5;
@@ -73,7 +72,7 @@ impl Sim<'_> {
             .map(|(id, _)| id)
             .collect();
         // To remove a member while another is lost unnoticed is to lose two.
-        let lost = self.world.losses.lost.is_some();
+        let lost = self.world.has_lost();
         // With fewer there are no rows.
         let least = if self.options.parity { 3 } else { 1 };
         let numbers = if self.options.reuse { NUMBERS } else { 20 };
@@ -230,6 +229,16 @@ impl Sim<'_> {
                 self.world.trace(|| format!("device {index} is back"));
             }
         }
+        if self.options.copies && self.host_deaths.chance(150) {
+            let host = self.world.lose_host();
+            if !host.is_empty() {
+                // Nothing that outlives a daemon outlives its host.
+                outliving_is_lost(self);
+            }
+            for device in host {
+                self.world.flash.all_mut()[device].health = Health::Away;
+            }
+        }
         let here = self.world.flash.here();
         if here.len() > 1 && rng.chance(200) {
             let index = *rng.pick(&here);
@@ -333,14 +342,7 @@ impl Sim<'_> {
                 _ => {}
             }
         }
-        // A lost member that the pool had not noticed, and that is back.
-        let flash = &self.world.flash;
-        if let Some(Lost::Device(lost)) = self.world.losses.lost
-            && flash.member_of(lost).is_some()
-            && flash.all()[lost].health == Health::Well
-        {
-            self.world.losses.lost = None;
-        }
+        self.world.meet_lost();
         let all_well = self.world.flash.all().iter().all(|device| device.health == Health::Well);
         if self.world.losses.uncovered && !(all_well && self.world.losses.left_behind.is_empty()) {
             // What one life excuses, the next meets again.

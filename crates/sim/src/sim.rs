@@ -165,6 +165,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) roster: Roster,
     /// Deaths of the process, by themselves, so that all else of a seed stays what it was.
     pub(crate) deaths: Rng,
+    /// Decides when a host is lost with all its flashes.
+    pub(crate) host_deaths: Rng,
 }
 
 impl<'a> Sim<'a> {
@@ -203,6 +205,7 @@ impl<'a> Sim<'a> {
             unseen_end: false,
             roster: Roster::default(),
             deaths: Rng::for_part(seed, u64::MAX - 15),
+            host_deaths: Rng::for_part(seed, u64::MAX - 25),
         }
     }
 

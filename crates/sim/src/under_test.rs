@@ -6,7 +6,7 @@ use headpond_engine::{
     Config, Device, Effect, Engine, Mutation, OpenObject, Outcome, Present, RecoverError, Recovered, Request,
     RequestId, SecondTail, Ticket, Verdict, format_members, format_pool, recover_members,
 };
-use headpond_format::{Address, Identity, MemberName, MemberState, OriginName, Witness};
+use headpond_format::{Address, HostCopies, Identity, MemberName, MemberState, OriginName, Witness};
 
 use crate::scenario::{POOL, Scenario};
 
@@ -30,7 +30,7 @@ pub(crate) trait UnderTest {
     /// Dirty blocks that fewer members have than they should.
     fn exposed_blocks(&self) -> u64;
     /// On how many members a start after a crash expects each host batch.
-    fn host_copies(&self) -> u8;
+    fn host_copies(&self) -> HostCopies;
     /// Dirty blocks that the last scrub, or the one that goes on, found on no member.
     fn scrub_lost_blocks(&self) -> u64;
     /// All its counters, as text.
@@ -182,7 +182,7 @@ impl UnderTest for Engine {
         Self::exposed_blocks(self)
     }
 
-    fn host_copies(&self) -> u8 {
+    fn host_copies(&self) -> HostCopies {
         Self::host_copies(self)
     }
 

@@ -16,7 +16,6 @@ use headpond_format::Address;
 use headpond_timed::{Rng, mix};
 
 use self::losses::Losses;
-pub(crate) use self::losses::Lost;
 use self::past_pool::WentPast;
 use crate::above::{Above, let_go};
 use crate::changed_range::changed_range;
@@ -216,7 +215,7 @@ impl World {
             Err(panic) if panic.is::<Killed>() => {
                 self.trace(|| "the process dies between two stores".into());
                 // Nobody can ask it any more.
-                self.losses.was_covered = false;
+                self.losses.is_covered_no_more();
                 self.core = None;
                 self.killed = true;
                 None

@@ -438,7 +438,7 @@ mod tests {
 
     use super::*;
     use headpond_base::{BatchNumber, CacheMode, Epoch, MemberId, OwnerNumber, PoolId};
-    use headpond_format::{MemberName, Members};
+    use headpond_format::{HostCopies, MemberName, Members};
 
     const SIZE: Option<Size> = Some(Size(64 << 20));
 
@@ -462,7 +462,7 @@ mod tests {
             dirty_blocks: 0,
             boot: [0; 16],
             claim: [0; 16],
-            host_copies: 1,
+            host_copies: HostCopies::ONE,
             may_have_packed: false,
             may_have_blanks: false,
         }

@@ -2,7 +2,7 @@
 //! go.
 
 use headpond_base::{BLOCK, Errno, MemberId, Nanos, Redundancy};
-use headpond_format::{Address, Geometry, MEMBERS_MAX, Member, MemberState, Members, SETTINGS_SLOTS};
+use headpond_format::{Address, Geometry, HostCopies, MEMBERS_MAX, Member, MemberState, Members, SETTINGS_SLOTS};
 use headpond_log::{Log, Mutation, ReadFrom};
 
 use crate::effect::{Effect, Outcome};
@@ -324,11 +324,8 @@ impl Engine {
 
     /// Lets requests hear what is durable, once the origin and the superblock know what has one copy only.
     pub(crate) fn release_syncs(&mut self) {
-        if self.store.log().has_lone_batches() && !self.checkpoints.claims_copies() {
-            self.store.lone_batches_are_known();
-        }
         let log = self.store.log();
-        if log.is_held() && self.membership.is_settled() && !log.has_lone_batches() {
+        if log.is_held() && self.membership.is_settled() && log.untold_copies().is_none() {
             self.store.go_on_without_lost_members();
         }
     }
@@ -504,7 +501,9 @@ impl Engine {
         }
         let exposed = log.segments().iter().filter(|(id, _)| log.is_exposed(*id));
         let blocks: u64 = exposed.map(|(_, segment)| u64::from(segment.dirty.max(1))).sum();
-        let is_known = self.checkpoints.host_copies() > 1 && self.membership.is_settled() && !log.is_held();
+        let copies = self.checkpoints.host_copies();
+        let is_told = copies.all() > 1 && copies.reach(log.copies_to_make(self.config.redundancy));
+        let is_known = is_told && self.membership.is_settled() && !log.is_held();
         blocks.max(u64::from(!is_known || !log.is_double()))
     }
 
@@ -518,10 +517,10 @@ impl Engine {
         leaving.map(|(_, segment)| u64::from(segment.dirty)).sum()
     }
 
-    /// On how many members a start after a crash expects each host batch, 1 or 2. With 1 it is refused while a member is
-    /// missing, whatever that one has.
+    /// On how many members a start after a crash expects each host batch. It is refused while as many are missing,
+    /// whatever those have.
     #[must_use]
-    pub fn host_copies(&self) -> u8 {
+    pub fn host_copies(&self) -> HostCopies {
         self.checkpoints.host_copies()
     }
 

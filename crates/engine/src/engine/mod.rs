@@ -132,6 +132,7 @@ impl Engine {
         if !engine.membership.is_settled() {
             engine.store.begins_without_members();
         }
+        engine.checkpoints.claim_copies(&mut engine.store);
         engine.checkpoints.settle_redundancy(&mut engine.store, &engine.config);
         engine.outbox.advance(now);
         engine.sync_all_members(Purpose::Settling);

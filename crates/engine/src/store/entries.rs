@@ -8,7 +8,7 @@
 use headpond_base::{
     Block, Errno, Location, MemberId, Nanos, ObjectId, OwnerNumber, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
 };
-use headpond_format::{Entry, Member, OBJECT_PATH_MAX, SegmentState};
+use headpond_format::{Entry, HostCopies, Member, OBJECT_PATH_MAX, SegmentState};
 use headpond_log::{ChosenRow, FillPolicy, LogIo, MemberSpeed, SecondTail, WriteId};
 
 use crate::locks::Span;
@@ -189,9 +189,12 @@ impl Store {
         self.log.hold();
     }
 
-    /// The superblock says that host batches may have one copy.
-    pub(crate) const fn lone_batches_are_known(&mut self) {
-        self.log.lone_batches_are_known();
+    /// The superblock that a crash would leave may say that host batches have so many copies.
+    pub(crate) fn claim_copies(&mut self, claimed: HostCopies) {
+        self.log.claim_copies(claimed);
+        if self.log.untold_copies().is_some_and(|untold| untold.reach(claimed)) {
+            self.log.copies_are_told();
+        }
     }
 
     /// Whether second copies are made anew.

@@ -6,8 +6,8 @@ use headpond_base::{
 };
 use headpond_engine::FlashRead;
 use headpond_format::{
-    CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, Layout, MemberName, Members, ObjectState,
-    Place, SegmentRow, SegmentState, Superblock, encode_checkpoint_head, encode_frame,
+    CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, HostCopies, Identity, Layout, MemberName, Members,
+    ObjectState, Place, SegmentRow, SegmentState, Superblock, encode_checkpoint_head, encode_frame,
 };
 use headpond_log::{FoundObject, ScanError, read_checkpoint};
 use headpond_map::{ObjectMap, Slot, Zeros};
@@ -40,7 +40,7 @@ fn superblock() -> Superblock {
         dirty_blocks: 0,
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: 1,
+        host_copies: HostCopies::ONE,
         may_have_packed: false,
         may_have_blanks: false,
     }

@@ -2,8 +2,8 @@
 
 use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, Location, MemberId, OwnerNumber, PoolId};
 use headpond_format::{
-    Geometry, MEMBERS_MAX, Member, MemberName, MemberState, Members, ORIGIN_PATH_MAX, OriginName, Superblock,
-    decode_superblock, encode_superblock,
+    Geometry, HostCopies, MEMBERS_MAX, Member, MemberName, MemberState, Members, ORIGIN_PATH_MAX, OriginName,
+    Superblock, decode_superblock, encode_superblock,
 };
 
 use super::{same, told};
@@ -47,7 +47,7 @@ pub(super) fn base(seed: u64) -> Base {
         dirty_blocks: seed.next(),
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: 1 + u8::from(seed.one_in(2)),
+        host_copies: HostCopies::of(1, seed.index(3), 0),
         may_have_packed: seed.one_in(2),
         may_have_blanks: seed.one_in(2),
     });

@@ -8,9 +8,9 @@ use headpond_base::{
     OwnerNumber, Result, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    CheckpointHead, Codec, Entry, FrameKind, Geometry, MemberName, Members, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS,
-    SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock,
-    is_blank, pack, verify_packed,
+    CheckpointHead, Codec, Entry, FrameKind, Geometry, HostCopies, MemberName, Members, PACKED_BLOCKS_MAX,
+    SUPERBLOCK_SLOTS, SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame,
+    encode_superblock, is_blank, pack, verify_packed,
 };
 use headpond_log::{
     DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, TailEntry, WriteId, scan,
@@ -508,7 +508,7 @@ impl World {
             dirty_blocks: 0,
             boot: [0; 16],
             claim: [0; 16],
-            host_copies: 1,
+            host_copies: HostCopies::ONE,
             may_have_packed: false,
             may_have_blanks: false,
         };

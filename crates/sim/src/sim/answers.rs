@@ -67,9 +67,7 @@ impl Sim<'_> {
             Errno::INVAL if matches!(asked, Asked::Members { change: Change::Grow { member } } if self.is_out(*member)) => {
                 true
             }
-            Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.losses.lost.is_some() => {
-                true
-            }
+            Errno::IO | Errno::NODEV if matches!(asked, Asked::Members { .. }) && self.world.has_lost() => true,
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
             Errno::BUSY | Errno::CANCELED if matches!(asked, Asked::Scrub { .. }) => true,
             Errno::NOENT => matches!(asked, Asked::CancelFlush | Asked::CancelScrub),

@@ -7,6 +7,7 @@ use headpond_base::MemberId;
 use headpond_format::MemberState;
 
 use super::World;
+use crate::devices::Health;
 use crate::scenario::Scenario;
 use crate::under_test::UnderTest;
 
@@ -14,10 +15,10 @@ use crate::under_test::UnderTest;
 const FRAIL: usize = 0;
 
 /// The last loss, until the pool has made up for it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// Of this device.
-    Device(usize),
+    /// Of these devices: of one, or of all flashes of the host.
+    Devices(BTreeSet<usize>),
     /// Of one that the pool was given anew since. To lose that once more is another loss.
     GivenAnew,
 }
@@ -29,9 +30,11 @@ pub(crate) struct Losses {
     family: bool,
     mirrors: bool,
     /// What the pool has not made up for.
-    pub(crate) lost: Option<Lost>,
+    lost: Option<Lost>,
     /// How the last daemon left the pool, as `is_covered` says it.
-    pub(crate) was_covered: bool,
+    was_covered: bool,
+    /// The devices of the host when the last daemon ended, if copies on other hosts made up for the loss of them all.
+    host: BTreeSet<usize>,
     /// How many losses may still cost data.
     uncovered_left: u64,
     /// A loss cost data.
@@ -55,6 +58,7 @@ impl Losses {
             mirrors: scenario.mirrors,
             lost: None,
             was_covered: scenario.mirrors && has_room_without_any_one(scenario),
+            host: BTreeSet::new(),
             uncovered_left: scenario.uncovered_losses,
             uncovered: false,
             rotten: false,
@@ -63,6 +67,14 @@ impl Losses {
             leaving: (0, Vec::new()),
             joining: None,
         }
+    }
+}
+
+impl Losses {
+    /// Of what the last daemon left nothing more may be lost.
+    pub(super) fn is_covered_no_more(&mut self) {
+        self.was_covered = false;
+        self.host.clear();
     }
 }
 
@@ -82,6 +94,60 @@ fn has_room_without_any_one(scenario: &Scenario) -> bool {
 }
 
 impl World {
+    /// The daemon ends: what may be lost before the next start is what it leaves.
+    pub(crate) fn note_covered(&mut self) {
+        self.losses.was_covered = self.is_covered();
+        self.losses.host = if self.losses.was_covered { self.host() } else { BTreeSet::new() };
+    }
+
+    /// The devices of the host, if the members with copies only have each host batch, and room to go on.
+    fn host(&self) -> BTreeSet<usize> {
+        let Some(core) = self.core.as_ref().filter(|core| core.host_copies().apart() > 0) else {
+            return BTreeSet::new();
+        };
+        let members = core.members();
+        let (apart, own): (Vec<_>, Vec<_>) = (0..)
+            .map(MemberId)
+            .zip(&members)
+            .filter(|(_, member)| member.state != MemberState::Gone)
+            .partition(|(_, member)| member.copies_only);
+        let room: u64 = apart.iter().map(|(_, member)| member.segments).sum();
+        let devices = || own.iter().filter_map(|(id, _)| self.flash.device_of(*id).ok()).collect();
+        if room < SEGMENTS_LEAST { BTreeSet::new() } else { devices() }
+    }
+
+    /// The host is lost with all its flashes before the next start, unless this history must keep it. Those flashes.
+    pub(crate) fn lose_host(&mut self) -> BTreeSet<usize> {
+        let host = std::mem::take(&mut self.losses.host);
+        if host.is_empty() || !self.is_covered() || self.losses.rotten && !host.contains(&FRAIL) {
+            return BTreeSet::new();
+        }
+        self.trace(|| format!("the host is lost, with devices {host:?}"));
+        self.losses.lost = Some(Lost::Devices(host.clone()));
+        self.losses.counts[0] += 1;
+        host
+    }
+
+    /// Whether a loss is one that the pool has not made up for.
+    pub(crate) const fn has_lost(&self) -> bool {
+        self.losses.lost.is_some()
+    }
+
+    /// Whether this device is one of those.
+    fn is_lost(&self, device: usize) -> bool {
+        matches!(&self.losses.lost, Some(Lost::Devices(lost)) if lost.contains(&device))
+    }
+
+    /// Devices that were lost are back before the pool went on without any of them.
+    pub(crate) fn meet_lost(&mut self) {
+        let is_back = |device: &usize| {
+            self.flash.member_of(*device).is_some() && self.flash.all()[*device].health == Health::Well
+        };
+        if matches!(&self.losses.lost, Some(Lost::Devices(lost)) if lost.iter().all(is_back)) {
+            self.losses.lost = None;
+        }
+    }
+
     /// Whether any one member can be lost without any loss of data.
     pub(crate) fn is_covered(&self) -> bool {
         let Some(core) = &self.core else { return self.losses.was_covered && self.losses.lost.is_none() };
@@ -94,10 +160,10 @@ impl World {
     /// there are entries of one member alone: a new size is one, and has no block. A start after a crash cannot know whether
     /// the missing one had some; nor whether two had, if the list names both, as the pool has noticed neither.
     fn may_cost(&self, device: usize) -> bool {
-        let mirrors = |core: &&dyn UnderTest| self.losses.mirrors && core.host_copies() > 1;
+        let mirrors = |core: &&dyn UnderTest| self.losses.mirrors && core.host_copies().all() > 1;
         let Some(core) = self.core.as_deref().filter(mirrors) else { return true };
         let members = core.members();
-        let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.losses.lost == Some(Lost::Device(other)));
+        let is_lost = |id| self.flash.device_of(id).is_ok_and(|other| self.is_lost(other));
         let lost_now = self.flash.member_of(device);
         let in_use = (0..).map(MemberId).zip(&members).filter(|(_, member)| member.state == MemberState::InUse);
         let (unnoticed, in_use): (Vec<_>, Vec<_>) = in_use.partition(|(id, _)| is_lost(*id));
@@ -114,7 +180,7 @@ impl World {
 
     /// A member is lost, unless this history must keep it. Returns whether it is.
     pub(crate) fn lose(&mut self, device: usize) -> bool {
-        if !self.losses.family || self.losses.lost == Some(Lost::Device(device)) {
+        if !self.losses.family || self.is_lost(device) {
             return self.losses.family;
         }
         // What has rotted on one is good on the others.
@@ -138,7 +204,7 @@ impl World {
             self.injected.flash_read += 1;
         }
         self.trace(|| format!("device {device} is lost"));
-        self.losses.lost = Some(Lost::Device(device));
+        self.losses.lost = Some(Lost::Devices(BTreeSet::from([device])));
         self.losses.counts[0] += 1;
         true
     }
@@ -182,7 +248,10 @@ impl World {
     /// The pool is given a device, which may be one that it lost.
     pub(crate) fn is_given(&mut self, device: usize) {
         self.losses.left_behind.remove(&device);
-        if self.losses.lost == Some(Lost::Device(device)) {
+        if let Some(Lost::Devices(lost)) = &mut self.losses.lost
+            && lost.remove(&device)
+            && lost.is_empty()
+        {
             self.losses.lost = Some(Lost::GivenAnew);
         }
     }
@@ -219,20 +288,21 @@ impl World {
 
     /// A member that was to be lost is not.
     pub(crate) fn is_kept(&mut self, device: usize) {
-        if self.losses.lost == Some(Lost::Device(device)) {
+        if matches!(&self.losses.lost, Some(Lost::Devices(lost)) if lost.iter().eq([&device])) {
             self.losses.lost = None;
         }
     }
 
     /// The pool says that it has made up for the last loss.
     pub(crate) fn notice_repair(&mut self) {
-        let (Some(lost), Some(core)) = (self.losses.lost, &self.core) else { return };
+        let (Some(lost), Some(core)) = (&self.losses.lost, &self.core) else { return };
         let members = core.members();
+        let is_gone = |device: &usize| {
+            let state = self.flash.member_of(*device).and_then(|id| members.get(usize::from(id.0)));
+            state.is_none_or(|member| member.state == MemberState::Gone)
+        };
         let is_left = match lost {
-            Lost::Device(lost) => {
-                let state = self.flash.member_of(lost).and_then(|id| members.get(usize::from(id.0)));
-                state.is_none_or(|member| member.state == MemberState::Gone)
-            }
+            Lost::Devices(lost) => lost.iter().all(is_gone),
             Lost::GivenAnew => true,
         };
         if is_left && core.exposed_blocks() == 0 {
