@@ -6,7 +6,7 @@ use headpond_format::{Address, Geometry, combined};
 use headpond_log::Segments;
 
 /// The most copies of a segment, the first included. What a row gives back of it counts as one, the last.
-pub(crate) const COPIES: usize = 3;
+pub(crate) const COPIES: usize = 4;
 
 /// The segments of a pool. A read is of one copy of them: the first, until another is chosen.
 pub(crate) trait Copies: FlashRead {

@@ -226,6 +226,10 @@ pub struct MountArgs {
     /// The host that keeps a copy of what is dirty.
     #[command(flatten)]
     pub peer: PeerArgs,
+    /// How many of the hosts that --peer names have a copy at a time, 1 or 2. A pool keeps it (setting `copies`). Without
+    /// this option: as before, and 1 in a new pool
+    #[arg(long, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub copies: Option<u8>,
     /// The registry that says who owns the pool.
     #[command(flatten)]
     pub lease: LeaseArgs,

@@ -126,6 +126,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         origin: args.origin.clone(),
         flashes: args.flash.clone(),
         redundancy: args.redundancy,
+        copies: args.copies,
         peers: args.peer.plans(),
         lease: args.lease.plan(),
         owner: None,

@@ -11,8 +11,8 @@ use headpond_control::{Decisions, EtcdAddress, GuardPlan, LeasePlan, PeerAddress
 #[derive(Args, Clone, Debug, Default)]
 pub struct PeerArgs {
     /// A host that keeps a copy of what is dirty, where `headpond peer serve` listens: an fsync returns once it is on
-    /// the flash here, and in that host's memory (docs/copies.md). With several, one keeps the copy; when it is lost, the
-    /// next one gets one. You can repeat this option
+    /// the flash here, and in that host's memory (docs/copies.md). With several, one keeps the copy, or two do
+    /// (--copies); when one is lost, the next one gets one. You can repeat this option
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = address)]
     pub peer: Vec<String>,
     /// This host's certificates: ca.pem, certificate.pem and key.pem. Without them a peer must be on this host

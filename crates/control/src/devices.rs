@@ -177,11 +177,6 @@ impl PoolDevices {
         self.lists().peers.retain(|peer| peer.path() != path);
     }
 
-    /// Whether one of them lies at a peer.
-    pub(crate) fn has_far(&self) -> bool {
-        self.lists().here.iter().any(|device| device.file.here().is_none())
-    }
-
     /// Where they lie.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         self.lists().here.iter().map(|device| device.path.clone()).collect()

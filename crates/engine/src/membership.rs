@@ -13,7 +13,7 @@
 //! - Until then a lost member holds up every answer that something is durable, and a new one gets no segment.
 
 use headpond_base::{MemberId, Nanos};
-use headpond_format::{MemberState, Members};
+use headpond_format::{Member, MemberState, Members};
 
 use crate::request::{MembersChange, RequestId};
 
@@ -37,7 +37,7 @@ pub(crate) struct Membership {
     stage: Stage,
     /// A member of it is being emptied.
     empties: bool,
-    /// A member of it that had copies only is lost, and no other has come in its place.
+    /// A member of it that had copies only is lost, no other has come in its place, and none is left.
     misses_copy: bool,
     is_one: bool,
     /// When the origin's side is told again, after a failure.
@@ -90,7 +90,7 @@ impl Membership {
         self.empties || matches!(self.asked(), Some(MembersChange::Shrink { .. }))
     }
 
-    /// Whether the pool had a copy on another host, and misses it.
+    /// Whether the pool had a copy on another host, misses it, and has no other.
     pub(crate) const fn misses_copy(&self) -> bool {
         self.misses_copy
     }
@@ -197,7 +197,8 @@ fn is_one(list: &Members) -> bool {
 }
 
 fn misses_copy(list: &Members) -> bool {
-    list.iter().any(|(_, member)| member.copies_only && member.missed)
+    let has = |which: fn(&Member) -> bool| list.iter().any(|(_, member)| member.copies_only && which(member));
+    has(|member| member.missed) && !has(|member| member.state == MemberState::InUse)
 }
 
 fn has_emptied(list: &Members) -> bool {

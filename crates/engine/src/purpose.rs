@@ -52,7 +52,8 @@ impl Purpose {
 /// lost meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attempt {
-    again: bool,
+    /// From 0.
+    number: u8,
     /// Losses before it.
     losses: u32,
 }
@@ -60,21 +61,21 @@ pub(crate) struct Attempt {
 impl Attempt {
     /// The first, after so many losses of members.
     pub(crate) const fn first(losses: u32) -> Self {
-        Self { again: false, losses }
+        Self { number: 0, losses }
     }
 
-    /// The one after this one has failed, if there is to be one.
-    pub(crate) fn next(self, losses: u32) -> Option<Self> {
+    /// The one after this one has failed, if there is to be one. `last` is the number of the last one.
+    pub(crate) fn next(self, losses: u32, last: usize) -> Option<Self> {
         if self.losses < losses {
             Some(Self::first(losses))
         } else {
-            (!self.again).then_some(Self { again: true, losses })
+            (self.number() < last).then_some(Self { number: self.number + 1, losses })
         }
     }
 
-    /// Whether it is the second.
-    pub(crate) const fn is_again(self) -> bool {
-        self.again
+    /// Which it is, from 0.
+    pub(crate) fn number(self) -> usize {
+        usize::from(self.number)
     }
 }
 
@@ -203,9 +204,10 @@ mod tests {
     #[test]
     fn a_read_is_tried_twice_and_begins_anew_after_a_loss() {
         let first = Attempt::first(0);
-        let second = first.next(0).unwrap();
-        assert!(!first.is_again() && second.is_again());
-        assert_eq!(second.next(0), None);
-        assert_eq!((first.next(1), second.next(1)), (Some(Attempt::first(1)), Some(Attempt::first(1))));
+        let second = first.next(0, 1).unwrap();
+        assert_eq!((first.number(), second.number()), (0, 1));
+        assert_eq!(second.next(0, 1), None);
+        assert_eq!(second.next(0, 2).map(Attempt::number), Some(2), "of three copies");
+        assert_eq!((first.next(1, 1), second.next(1, 1)), (Some(Attempt::first(1)), Some(Attempt::first(1))));
     }
 }

@@ -149,6 +149,49 @@ fn what_is_frozen_goes_on_with_another_setting_and_with_the_end_of_the_mount() {
 
 /// After a take-over the pool goes on upon the copy. The next host with a copy makes it whole, so nobody is missed.
 #[test]
+fn while_one_of_two_copies_is_left_syncs_wait_for_nothing_else() {
+    let (mut world, file) = with_copy(CopyLoss::Freeze);
+    world.join_copy(MemberId(2));
+    world.write(file, 0, &[2; BLOCK]);
+    sync(&mut world, file);
+    world.sleep(5000);
+    assert_eq!(world.engine.exposed_blocks(), 0);
+    let copies = world.engine.host_copies();
+    assert_eq!((copies.all(), copies.apart()), (3, 2), "each of the two has everything");
+    world.refuses_writes = Some(MemberId(1));
+    world.write(file, 0, &[3; BLOCK]);
+    sync(&mut world, file);
+    world.sleep(5000);
+    assert!(world.engine.members()[1].missed);
+    assert_eq!(world.engine.exposed_blocks(), 0, "the other one has everything");
+    let copies = world.engine.host_copies();
+    assert_eq!((copies.all(), copies.apart(), world.written), (2, 1, 0));
+}
+
+#[test]
+fn reads_stay_on_this_host_while_its_flash_gives_them() {
+    let (mut world, file) = with_copy(CopyLoss::WriteThrough);
+    let whole = 256 * BLOCK;
+    world.write(file, 0, &vec![7; whole]);
+    sync(&mut world, file);
+    // The log remembers its last 8 MiB.
+    for mib in 2..12 {
+        world.write(file, mib << 20, &vec![8; whole]);
+        sync(&mut world, file);
+    }
+    world.sleep(5000);
+    world.hold_a_read_of = Some(MemberId(1));
+    let read_all = |world: &mut World| {
+        (0..256).step_by(32).all(|block| world.read(file, block * BLOCK as u64, BLOCK as u32) == [7; BLOCK])
+    };
+    assert!(read_all(&mut world));
+    assert!(world.held_reads.is_empty(), "the copy is far away");
+    world.hold_a_read_of = None;
+    world.refuses_reads = Some(MemberId(0));
+    assert!(read_all(&mut world), "but it is there");
+}
+
+#[test]
 fn a_copy_that_joins_after_a_take_over_stands_in_for_the_flash_that_was_lost() {
     let (mut world, file) = with_copy(CopyLoss::WriteThrough);
     world.refuses_writes = Some(MemberId(0));

@@ -69,9 +69,9 @@ impl Addresses {
             let home = match layout {
                 None => None,
                 Some(Layout::Single(home)) => Some(*home),
-                Some(Layout::Mirror([home, copy])) => {
-                    copies.push(*copy);
-                    Some(*home)
+                Some(Layout::Mirror(places)) => {
+                    copies.extend(&places[1..]);
+                    places.first().copied()
                 }
                 Some(Layout::Parity(row)) => {
                     copies.push(row.parity);
@@ -269,7 +269,7 @@ mod tests {
     fn a_copy_lies_in_the_home_of_another_segment() {
         let (geometry, members) = two();
         let geometry = Geometry { segments: 2, ..geometry };
-        let mirror = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 1 }));
+        let mirror = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 1 }).to_vec());
         let lender = single(1, 1);
         let table = Addresses::new(geometry, &members, [Some(&mirror), Some(&lender)]).unwrap();
         let third_block = geometry.first_location(SegmentId(0)).plus(3);

@@ -306,7 +306,7 @@ mod tests {
         let sealed =
             SegmentRow { generation, state: SegmentState::Sealed, stream, layout: Some(layout), copies_differ };
         let free = SegmentRow { state: SegmentState::Free, layout: None, ..sealed.clone() };
-        let both = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 4 }));
+        let both = Layout::Mirror([0, 1].map(|member| Place { member: MemberId(member), slot: 4 }).to_vec());
         let differing = SegmentRow { layout: Some(both), copies_differ: true, ..sealed.clone() };
         let mut payload = Vec::new();
         [&sealed, &free, &differing].into_iter().for_each(|row| row.encode(&mut payload));

@@ -37,8 +37,8 @@ pub struct ParityRow {
 pub enum Layout {
     /// Once.
     Single(Place),
-    /// The same bytes twice.
-    Mirror([Place; 2]),
+    /// The same bytes several times: at home, then in each copy.
+    Mirror(Vec<Place>),
     /// Once, in a row with a parity.
     Parity(Box<ParityRow>),
 }
@@ -58,7 +58,7 @@ impl Layout {
     pub fn places(&self) -> Vec<Place> {
         match self {
             Self::Single(place) => vec![*place],
-            Self::Mirror(places) => places.to_vec(),
+            Self::Mirror(places) => places.clone(),
             Self::Parity(row) => row.segments.iter().map(|(_, place)| *place).chain([row.parity]).collect(),
         }
     }
@@ -123,7 +123,7 @@ impl Layout {
         let layout = match (*protection, &places[..]) {
             (SINGLE, []) => None,
             (SINGLE, [place]) => Some(Self::Single(*place)),
-            (MIRROR, [one, other]) => Some(Self::Mirror([*one, *other])),
+            (MIRROR, [_, _] | [_, _, _]) => Some(Self::Mirror(places)),
             (PARITY, [data @ .., parity]) if !data.is_empty() && places.len() <= PLACES_MAX => {
                 let mut segments = Vec::with_capacity(data.len());
                 for place in data {
@@ -152,9 +152,13 @@ mod tests {
         Layout::Parity(Box::new(ParityRow { segments, parity: place(data, 5) }))
     }
 
+    fn mirror(members: &[u16]) -> Layout {
+        Layout::Mirror(members.iter().map(|member| place(*member, 9)).collect())
+    }
+
     #[test]
     fn each_kind_reads_back_and_leaves_what_follows() {
-        let all = [Layout::Single(place(3, 4)), Layout::Mirror([place(0, 1), place(1, 9)]), row(1), row(15)];
+        let all = [Layout::Single(place(3, 4)), mirror(&[0, 1]), mirror(&[2, 0, 1]), row(1), row(15)];
         for layout in all {
             let mut bytes = Vec::new();
             layout.encode(&mut bytes);
@@ -166,21 +170,24 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_a_row_lies_in_one_place_and_a_mirrored_one_in_two() {
+    fn a_segment_of_a_row_lies_in_one_place_and_a_mirrored_one_in_each() {
         assert_eq!(row(4).copies(SegmentId(72)), [place(2, 1002)]);
         assert_eq!(row(4).copies(SegmentId(5)), []);
-        let mirror = Layout::Mirror([place(0, 1), place(1, 9)]);
-        assert_eq!(mirror.copies(SegmentId(5)), [place(0, 1), place(1, 9)]);
+        assert_eq!(mirror(&[0, 1]).copies(SegmentId(5)), [place(0, 9), place(1, 9)]);
+        assert_eq!(mirror(&[0, 2, 1]).copies(SegmentId(5)).len(), 3);
     }
 
     #[test]
     fn what_no_pool_has_is_refused() {
         let mut twice = Vec::new();
-        Layout::Mirror([place(1, 1), place(1, 2)]).encode(&mut twice);
+        Layout::Mirror(vec![place(1, 1), place(1, 2)]).encode(&mut twice);
         assert!(matches!(Layout::decode(&twice), Err(Damage::Senseless(..))), "both copies on one device");
         let mut nowhere = Vec::new();
         Layout::Single(place(32, 1)).encode(&mut nowhere);
         assert!(matches!(Layout::decode(&nowhere), Err(Damage::Senseless(..))), "no such member");
+        let mut four = Vec::new();
+        mirror(&[0, 1, 2, 3]).encode(&mut four);
+        assert!(matches!(Layout::decode(&four), Err(Damage::Senseless(..))), "more copies than headpond makes");
         for bytes in [&[1, 0][..], &[1, 1, 0, 0, 0, 0, 0, 0], &[2, 1, 0, 0, 0, 0, 0, 0], &[3, 0]] {
             assert!(matches!(Layout::decode(bytes), Err(Damage::Senseless(..))), "{bytes:?}");
         }

@@ -36,7 +36,7 @@ mod tests {
         let head = SegmentHead { pool, epoch: Epoch(4), segment: SegmentId(number), generation, stream: Stream::Host };
         let place = |member: u32| Place { member: MemberId(member as u16), slot: number };
         let here = place(number % 4);
-        let layout = Layout::Mirror([here, place((number + 1) % 4)]);
+        let layout = Layout::Mirror(vec![here, place((number + 1) % 4)]);
         let writer = Writer { pool, generation };
         let placement = Placement { owner: OwnerNumber(1), here, layout, writer, writer_segment: SegmentId(number) };
         let mut block = vec![0; BLOCK];

@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_head_reads_back_on_each_member_that_has_a_copy_and_nowhere_else() {
-        let mirror = Layout::Mirror([place(0, 3), place(4, 77)]);
+        let mirror = Layout::Mirror(vec![place(0, 3), place(4, 77)]);
         let mut block = vec![9; BLOCK];
         for here in [place(0, 3), place(4, 77)] {
             let placement = placement(mirror.clone(), here);

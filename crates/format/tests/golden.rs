@@ -98,7 +98,7 @@ fn rows() -> Vec<SegmentRow> {
     vec![
         row(0x0102_0304_0506_0708, SegmentState::Free, Stream::Host, None),
         row(2, SegmentState::Open, Stream::Hot, Some(Layout::Single(place(0, 0x0102_0304)))),
-        row(3, SegmentState::Open, Stream::Host, Some(Layout::Mirror([place(0, 0x11), place(1, 0x21)]))),
+        row(3, SegmentState::Open, Stream::Host, Some(Layout::Mirror(vec![place(0, 0x11), place(1, 0x21)]))),
         row(4, SegmentState::Sealed, Stream::Cold, Some(Layout::Parity(Box::new(parity)))),
     ]
 }
@@ -148,7 +148,7 @@ fn placement() -> Placement {
     Placement {
         owner: OwnerNumber(0x5152_5354_5556_5758),
         here,
-        layout: Layout::Mirror([place(0, 0x0506_0708), here]),
+        layout: Layout::Mirror(vec![place(0, 0x0506_0708), here]),
         writer: WRITER,
         writer_segment: SegmentId(0x1a1b_1c1d),
     }

@@ -8,7 +8,8 @@
 //! - A segment is *weak* if its dirty blocks have one copy, and could have two. Reclaim empties it.
 
 use headpond_base::{BatchNumber, Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
-use headpond_format::{HostCopies, Member, SegmentState};
+use headpond_format::{Address, HostCopies, Member, SegmentState};
+use smallvec::SmallVec;
 
 use crate::log::Log;
 use crate::mutation::Mutation;
@@ -89,7 +90,8 @@ impl Log {
         if !self.mirrors() || !self.is_to_mirror(redundancy) {
             return HostCopies::ONE;
         }
-        HostCopies::of(1, usize::from(!self.segments.copies_apart()), usize::from(self.segments.copies_apart()))
+        let apart = self.segments.apart();
+        HostCopies::of(1, usize::from(apart == 0), apart)
     }
 
     /// How many copies each host batch has from now on, with this redundancy and the one before.
@@ -201,22 +203,21 @@ impl Log {
 
     /// Where a read of this location should go, the `attempt`-th, from 0. `None`: no further place is worth a try.
     ///
-    /// A place on a member that works comes first. Of two, each has its turn, so that both members share the reads. What
-    /// is in a row is read in its home, else out of the row. A lone place is tried twice.
+    /// A place on a member that works comes first, and of those a member that has not only copies: that one is near. Of
+    /// two alike each has its turn, so that both members share the reads. What is in a row is read in its home, else out of the row. A lone place is tried twice.
     ///
     /// # Panics
     /// When the location is in no segment.
     #[must_use]
     pub fn place_to_read(&self, location: Location, attempt: usize) -> Option<ReadFrom> {
         let id = self.geometry.segment_of(location);
-        let most = if self.leaves_its_copy(id) { 1 } else { 2 };
+        let most = if self.leaves_its_copy(id) { 1 } else { usize::MAX };
         let places = self.segments.places(id, location).take(most);
-        let mut places = places.filter(|place| self.health.can_be_read(place.member));
-        let (first, second) = (places.next(), places.next());
+        let mut places: SmallVec<[Address; 3]> = places.filter(|place| self.health.can_be_read(place.member)).collect();
         let row = || self.rest_of_row(id, location).map(ReadFrom::Row);
-        match (first, second) {
-            (None, _) => row().filter(|_| attempt < 2),
-            (Some(first), None) => match row() {
+        match places[..] {
+            [] => row().filter(|_| attempt < 2),
+            [first] => match row() {
                 None => (attempt < 2).then_some(ReadFrom::Place(first)),
                 Some(row) => {
                     let row_first = !self.health.works(first.member) && self.rest_of_row_works(id);
@@ -224,13 +225,25 @@ impl Log {
                     from.into_iter().nth(attempt)
                 }
             },
-            (Some(first), Some(second)) => {
-                let works = [first, second].map(|place| self.health.works(place.member));
-                let second_first = if works[0] == works[1] { location.0 / READS_SPAN % 2 == 1 } else { works[1] };
-                let places = if second_first { [second, first] } else { [first, second] };
+            _ => {
+                if location.0 / READS_SPAN % 2 == 1 {
+                    places.swap(0, 1);
+                }
+                places.sort_by_key(|place| {
+                    (!self.health.works(place.member), self.segments.has_copies_only(place.member))
+                });
                 places.get(attempt).copied().map(ReadFrom::Place)
             }
         }
+    }
+
+    /// The last attempt at a read of this location, from 0: the second, or one for each of three copies that can be read.
+    ///
+    /// # Panics
+    /// When the location is in no segment.
+    #[must_use]
+    pub fn last_attempt(&self, location: Location) -> usize {
+        if self.place_to_read(location, 2).is_some() { 2 } else { 1 }
     }
 
     /// The same for a read that must go somewhere: where no place is worth a try, to one that refuses it or has other bytes.

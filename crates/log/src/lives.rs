@@ -3,7 +3,7 @@
 //!
 //! A slot belongs to the newest life that left traces in it since the checkpoint; else to the segment that was opened
 //! since and is at home in it, if its copy left traces; else to whom the checkpoint says. So a segment that lost a slot to
-//! another was released, and is free: both slots of a mirrored one are released at once.
+//! another was released, and is free: all slots of a mirrored one are released at once.
 //!
 //! Nothing is looked for on a member that is not here. A segment that has no slot left on any other keeps its life, and
 //! has no keeper: what the map says of it decides whether the pool can be used.
@@ -16,6 +16,7 @@ use headpond_format::{Addresses, Layout, SegmentHead, SegmentState, Superblock};
 use crate::batches::{WantedBatches, life_at, walk, was_head};
 use crate::checkpoint::Checkpoint;
 use crate::flash_read::{FlashRead, ScanError};
+use crate::lenders::Lenders;
 use crate::muster::Present;
 
 /// The present life of a segment.
@@ -28,8 +29,8 @@ pub(crate) struct Life {
     pub(crate) reopened: bool,
     /// Its bytes are in its home.
     pub(crate) home: bool,
-    /// Its bytes are in the home of this segment.
-    pub(crate) copy: Option<SegmentId>,
+    /// Its bytes are in the homes of these segments.
+    pub(crate) lenders: Lenders,
     /// Its home has the copy of another.
     pub(crate) lent: bool,
 }
@@ -92,7 +93,7 @@ pub(crate) fn find_lives(
             stream: row.stream,
             reopened: false,
             home: false,
-            copy: None,
+            lenders: Lenders::NONE,
             lent: false,
         };
         let home_is_taken = taken_by(id).filter(|life| life.segment != id);
@@ -109,26 +110,28 @@ pub(crate) fn find_lives(
                     reopened: true,
                     // A crash may have left no head there, but later batches.
                     home: is_here(id) && (taken_by(id).is_none() || is_its(id)),
-                    copy: ids().find(|slot| *slot != id && is_its(*slot)),
+                    lenders: ids().filter(|slot| *slot != id && is_its(*slot)).collect(),
                     lent: false,
                 }
             }
             None if row.state == SegmentState::Free => free,
             None => {
-                let copy = match &row.layout {
-                    Some(Layout::Mirror([_, copy])) => addresses.at_home(*copy),
-                    _ => None,
+                let lenders: Lenders = match &row.layout {
+                    Some(Layout::Mirror(places)) => {
+                        places.iter().skip(1).filter_map(|copy| addresses.at_home(*copy)).collect()
+                    }
+                    _ => Lenders::NONE,
                 };
                 // A segment is opened in its home as well. If that has no head after a crash, its copy tells of the new life.
                 let is_another = |slot: SegmentId| taken_by(slot).is_some() || newest[slot.0 as usize].is_some();
-                let was_released = home_is_taken.is_some() || copy.is_some_and(is_another);
-                let (home, copy) = (is_here(id), copy.filter(|slot| is_here(*slot)));
-                if was_released { free } else { Life { state: SegmentState::Sealed, home, copy, ..free } }
+                let was_released = home_is_taken.is_some() || lenders.iter().any(is_another);
+                let (home, (lenders, _)) = (is_here(id), lenders.split(|slot| is_here(*slot)));
+                if was_released { free } else { Life { state: SegmentState::Sealed, home, lenders, ..free } }
             }
         });
     }
-    let copies: Vec<SegmentId> = lives.iter().filter_map(|life| life.copy).collect();
-    for slot in copies {
+    let lenders: Vec<SegmentId> = lives.iter().flat_map(|life| life.lenders.iter()).collect();
+    for slot in lenders {
         lives[slot.0 as usize].lent = true;
     }
     let rows = find_rows(checkpoint, addresses, &lives, |slot| taken_by(slot).is_some());
@@ -150,7 +153,7 @@ fn find_rows(
     lives: &[Life],
     is_taken: impl Fn(SegmentId) -> bool,
 ) -> Vec<FoundRow> {
-    let mut used: BTreeSet<SegmentId> = lives.iter().filter_map(|life| life.copy).collect();
+    let mut used: BTreeSet<SegmentId> = lives.iter().flat_map(|life| life.lenders.iter()).collect();
     let mut rows = Vec::new();
     for row in &checkpoint.rows {
         let Some(Layout::Parity(row)) = &row.layout else { continue };

@@ -36,6 +36,7 @@ use smallvec::SmallVec;
 
 use crate::buffers::Buffers;
 use crate::health::Health;
+use crate::lenders::Lenders;
 use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
 use crate::open_segments::{FillPolicy, OpenSegments};
@@ -560,15 +561,14 @@ impl Log {
     fn open_segment(&mut self, stream: Stream) {
         let mirrored = stream == Stream::Host && self.mirrors();
         let spread = self.makes_rows();
-        let pair =
-            if mirrored { self.segments.take_free_pair(spread).map(|(id, copy)| (id, Some(copy))) } else { None };
-        let opened = pair.or_else(|| self.take_free(mirrored).map(|id| (id, None)));
-        let (id, copy) = opened.expect("no free segment: appends went beyond the reserve");
+        let with_copies = if mirrored { self.segments.take_free_with_copies(spread) } else { None };
+        let opened = with_copies.or_else(|| self.take_free(mirrored).map(|id| (id, Lenders::NONE)));
+        let (id, lenders) = opened.expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
         *self.segments.get_mut(id) = Segment {
             under_way: self.segments.get(id).under_way,
-            copy,
+            lenders,
             ..Segment::new(generation, SegmentState::Open, stream)
         };
         if stream == Stream::Host {
@@ -590,7 +590,7 @@ impl Log {
         self.open.put(open);
         let written = self.write_each(id, &places, |which| heads[which].clone());
         if stream == Stream::Host
-            && copy.is_some()
+            && !lenders.are_none()
             && let Some(tail) = &mut self.second_tail
         {
             tail.waits_for(written);

@@ -131,7 +131,8 @@ impl Log {
 
     /// Whether reads of this segment go to its home alone: its row counts, and the copy is about to be given up.
     pub(crate) fn leaves_its_copy(&self, id: SegmentId) -> bool {
-        let row = self.segments.get(id).copy.and_then(|_| self.segments.row_of(id)).filter(|row| row.counts());
+        let has_copies = !self.segments.get(id).lenders.are_none();
+        let row = self.segments.row_of(id).filter(|row| has_copies && row.counts());
         row.is_some_and(|row| self.segments.health_of(row, &self.health).whole)
     }
 

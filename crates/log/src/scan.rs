@@ -95,14 +95,14 @@ fn scan_from(
     let mut segments = Vec::with_capacity(lives.len());
     let mut found: Vec<FoundBatch> = Vec::new();
     for ((index, row), life) in (0_u32..).zip(&checkpoint.rows).zip(&lives) {
-        let Life { generation, state, stream, home, copy, lent, .. } = *life;
-        let mut segment = Segment { home, copy, lent, ..Segment::new(generation, state, stream) };
+        let Life { generation, state, stream, home, lenders, lent, .. } = *life;
+        let mut segment = Segment { home, lenders, lent, ..Segment::new(generation, state, stream) };
         // Only what is replayed is looked at; a start before this one may have seen more.
         segment.copies_differ = row.copies_differ && row.generation == generation && state != SegmentState::Free;
         if life.reopened || row.state == SegmentState::Open && state != SegmentState::Free {
             let (pool, epoch, id) = (superblock.pool, head.epoch, SegmentId(index));
             let life = SegmentHead { pool, epoch, segment: id, generation, stream };
-            let keepers: Vec<SegmentId> = home.then_some(id).into_iter().chain(copy).collect();
+            let keepers: Vec<SegmentId> = home.then_some(id).into_iter().chain(lenders.iter()).collect();
             let (batches, differ) = batches_of_all(present, &addresses, &geometry, &life, &keepers, mutation)?;
             segment.copies_differ |= differ;
             found.extend(batches);

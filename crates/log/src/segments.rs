@@ -9,7 +9,7 @@
 //!
 //! One that is in a row waits for the row's end, too: see `rows`.
 //!
-//! A mirrored segment has the home of another for its copy. That one is *lent*: it is free, and cannot be opened.
+//! A mirrored segment has the homes of others for its copies. Those are *lent*: they are free, and cannot be opened.
 
 pub(crate) mod rows;
 
@@ -17,10 +17,11 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use headpond_base::{Generation, Location, MemberId, SegmentId, Sequence, Stream};
-use headpond_format::{Address, Addresses, Layout, Member, SegmentRow, SegmentState};
+use headpond_format::{Address, Addresses, Layout, Member, Place, SegmentRow, SegmentState};
 use smallvec::SmallVec;
 
 use self::rows::{RowId, Rows};
+use crate::lenders::{LENDERS_MAX, Lenders};
 use crate::lives::FoundRow;
 
 /// One segment.
@@ -51,8 +52,8 @@ pub struct Segment {
     pub under_way: u32,
     /// Its bytes are in its home.
     pub home: bool,
-    /// Its bytes are in the home of this segment, too.
-    pub copy: Option<SegmentId>,
+    /// Its bytes are in the homes of these segments, too.
+    pub lenders: Lenders,
     /// Some bytes may be in one of the two places only.
     pub copies_differ: bool,
     /// Until the entries before this one are durable, a start may find blocks dirty here that are not any more.
@@ -80,7 +81,7 @@ impl Segment {
             last_sequence: Sequence(0),
             under_way: 0,
             home: !matches!(state, SegmentState::Free),
-            copy: None,
+            lenders: Lenders::NONE,
             copies_differ: false,
             dirty_until: Sequence(0),
             lent: false,
@@ -150,9 +151,9 @@ impl Segments {
         for index in 0..segments.table.len() {
             let id = SegmentId(u32::try_from(index).expect("counted in 32 bits"));
             let segment = segments.get(id);
-            if let Some(copy) = segment.copy {
-                let (home, copy) = (segments.addresses.home(id), segments.addresses.home(copy));
-                assert_ne!(home.member, copy.member, "both places of segment {id}, found at a start, on one member");
+            for lender in segment.lenders.iter() {
+                let (home, copy) = (segments.addresses.home(id), segments.addresses.home(lender));
+                assert_ne!(home.member, copy.member, "two places of segment {id}, found at a start, on one member");
             }
             if segment.state == SegmentState::Free && !segment.lent && segment.row.is_none() {
                 segments.make_free(id);
@@ -231,23 +232,23 @@ impl Segments {
         {
             return layout;
         }
-        match self.get(id).copy.filter(|_| self.get(id).state != SegmentState::Free) {
-            Some(copy) => {
-                let copy = self.addresses.home(copy);
-                assert_ne!(home.member, copy.member, "both places of segment {id} on one member");
-                Layout::Mirror([home, copy])
-            }
-            None => Layout::Single(home),
+        let lenders = self.get(id).lenders;
+        if lenders.are_none() || self.get(id).state == SegmentState::Free {
+            return Layout::Single(home);
         }
+        let places: Vec<_> = std::iter::once(home).chain(lenders.iter().map(|id| self.addresses.home(id))).collect();
+        let is_elsewhere = |copy: &Place| places.iter().filter(|place| place.member == copy.member).count() == 1;
+        assert!(places.iter().all(is_elsewhere), "two places of segment {id} on one member");
+        Layout::Mirror(places)
     }
 
-    /// The segments in whose homes the bytes of a segment are: at most two.
+    /// The segments in whose homes the bytes of a segment are: its own, and those that lend theirs.
     pub fn keepers(&self, id: SegmentId) -> impl Iterator<Item = SegmentId> + use<> {
-        let Segment { home, copy, .. } = *self.get(id);
-        home.then_some(id).into_iter().chain(copy)
+        let Segment { home, lenders, .. } = *self.get(id);
+        home.then_some(id).into_iter().chain(lenders.iter())
     }
 
-    /// The places of a block of a segment: at most two.
+    /// The places of a block of a segment, one for each copy.
     pub fn places(&self, id: SegmentId, location: Location) -> impl Iterator<Item = Address> + use<'_> {
         self.keepers(id).map(move |keeper| self.addresses.within(keeper, location))
     }
@@ -315,7 +316,7 @@ impl Segments {
     pub(crate) fn is_spare(&self, member: MemberId) -> bool {
         let is_there = |id: SegmentId| self.addresses.home(id).member == member;
         let is_held = |(id, segment): (SegmentId, &Segment)| {
-            is_there(id) && (segment.row.is_some() || segment.under_way > 0 || segment.copy.is_some())
+            is_there(id) && (segment.row.is_some() || segment.under_way > 0 || !segment.lenders.are_none())
         };
         !self.takes_new(member)
             && self.hold_nothing(member, 0)
@@ -329,7 +330,7 @@ impl Segments {
         self.usable
     }
 
-    /// Pairs of those, on two members each.
+    /// Sets of those for a segment with all its copies, each on a member of its own. With one copy these are pairs.
     #[must_use]
     pub const fn pairs(&self) -> usize {
         self.pairs
@@ -352,18 +353,25 @@ impl Segments {
 
     /// Whether second copies go to members that have nothing else.
     pub(crate) fn copies_apart(&self) -> bool {
-        self.copies_only.iter().zip(&self.open_slots).any(|(only, slots)| *only && *slots > 0)
+        self.apart() > 0
     }
 
-    /// How many segments with a copy on another member these counts of slots allow.
+    /// On how many members with copies only a mirrored segment gets copies: on each that takes them, up to the most that
+    /// it can have. So each of two other hosts has all.
+    pub(crate) fn apart(&self) -> usize {
+        let takes = |(only, slots): &(&bool, &u32)| **only && **slots > 0;
+        let members = self.copies_only.iter().zip(&self.open_slots).filter(takes).count();
+        members.min(LENDERS_MAX)
+    }
+
+    /// How many segments with all their copies, each on another member, these counts of slots allow.
     fn pairs_of(&self, count: impl Fn(MemberId) -> usize) -> usize {
         let members = || (0..).map(MemberId).zip(&self.copies_only).map(|(member, only)| (*only, count(member)));
-        let ordinary = || members().filter(|(only, _)| !only).map(|(_, count)| count);
-        let all: usize = ordinary().sum();
-        if self.copies_apart() {
-            return all.min(members().filter(|(only, _)| *only).map(|(_, count)| count).sum());
+        let of = |apart: bool| members().filter(move |(only, _)| *only == apart).map(|(_, count)| count);
+        match self.apart() {
+            0 => sets_of(2, of(false)),
+            apart => of(false).sum::<usize>().min(sets_of(apart, of(true))),
         }
-        (all / 2).min(all - ordinary().max().unwrap_or(0))
     }
 
     /// A member is lost. If only members with copies are left, they take segments like any other from now on: the list
@@ -441,13 +449,18 @@ impl Segments {
     /// a segment makes for a pair only if it has a place there.
     #[must_use]
     pub fn copies_are_scarce(&self) -> bool {
-        self.copies_apart() && self.free_of_kind(true) <= self.free()
+        self.copies_apart() && self.free_sets_apart() <= self.free()
     }
 
-    /// How many segments are free on the members whose slots are lent only, or on the others.
-    fn free_of_kind(&self, copies_only: bool) -> usize {
-        let alike = self.free.iter().zip(&self.copies_only).filter(|(_, only)| **only == copies_only);
-        alike.map(|(free, _)| free.len()).sum()
+    /// For how many segments the members with copies only have free slots.
+    fn free_sets_apart(&self) -> usize {
+        sets_of(self.apart(), self.free_of_kind(true))
+    }
+
+    /// How many segments are free on each of the members whose slots are lent only, or on each of the others.
+    fn free_of_kind(&self, copies_only: bool) -> impl Iterator<Item = usize> + Clone + '_ {
+        let alike = self.free.iter().zip(&self.copies_only).filter(move |(_, only)| **only == copies_only);
+        alike.map(|(free, _)| free.len())
     }
 
     /// Whether emptying a segment makes for a pair that can be opened.
@@ -456,8 +469,13 @@ impl Segments {
         if !self.copies_are_scarce() {
             return self.is_on_a_scarce_member(id);
         }
+        // With two copies the member that has most free slots may have too many already.
+        let (all, most): (usize, usize) = (self.free_of_kind(true).sum(), self.free_of_kind(true).max().unwrap_or(0));
+        let is_too_many = |free: usize| self.apart() > 1 && free == most && most > all - most;
         let rest = self.row_without(id).into_iter().flatten();
-        self.keepers(id).chain(rest).any(|keeper| self.lies_apart(keeper))
+        let helps =
+            |slot: SegmentId| self.lies_apart(slot) && !is_too_many(self.free_on(self.addresses.home(slot).member));
+        self.keepers(id).chain(rest).any(helps)
     }
 
     /// Whether a slot is on a member that has copies only.
@@ -502,7 +520,7 @@ impl Segments {
     /// How many segments without a copy can be opened now.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.free_of_kind(false)
+        self.free_of_kind(false).sum()
     }
 
     /// How many segments of a member can be opened now.
@@ -534,27 +552,41 @@ impl Segments {
 
     /// Takes a free segment of the member that has most.
     pub(crate) fn take_free(&mut self) -> Option<SegmentId> {
-        self.take_from(None, |_| 0)
+        self.take_from(&[], |_| 0)
     }
 
     /// Takes a free segment of the member that has fewest in use, by this count; of those, the one that has most free.
     pub(crate) fn take_free_beside(&mut self, in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
-        self.take_from(None, in_use)
+        self.take_from(&[], in_use)
     }
 
-    /// Takes a free segment, and one of another member for its copy. `spread`: so that segments of the host stream are at
-    /// home on all members alike, as rows want it.
-    pub(crate) fn take_free_pair(&mut self, spread: bool) -> Option<(SegmentId, SegmentId)> {
-        if self.free_pairs() == 0 && !self.helps_out() {
+    /// Takes a free segment, and for each of its copies one of another member. `spread`: so that segments of the host
+    /// stream are at home on all members alike, as rows want it. Where not all copies have a place, some may have.
+    pub(crate) fn take_free_with_copies(&mut self, spread: bool) -> Option<(SegmentId, Lenders)> {
+        let apart = self.apart();
+        if apart == 0 && self.free_pairs() == 0 && !self.helps_out() {
             return None;
         }
-        let first = self.take_from(None, |_| 0)?;
-        let second = self.take_from(Some(self.addresses.home(first).member), |_| 0)?;
-        let swaps = spread && self.host_segments_at_home_with(second) < self.host_segments_at_home_with(first);
-        let (first, second) = if swaps { (second, first) } else { (first, second) };
-        assert_ne!(self.addresses.home(first).member, self.addresses.home(second).member, "two copies on one member");
-        self.get_mut(second).lent = true;
-        Some((first, second))
+        if apart > 0 && (self.free() == 0 || self.free_of_kind(true).max() == Some(0)) {
+            return None;
+        }
+        let first = self.take_from(&[], |_| 0)?;
+        let mut members = vec![self.addresses.home(first).member];
+        let mut lenders = Vec::with_capacity(apart.max(1));
+        for _ in 0..apart.max(1) {
+            let Some(lender) = self.take_from(&members, |_| 0) else { break };
+            members.push(self.addresses.home(lender).member);
+            self.get_mut(lender).lent = true;
+            lenders.push(lender);
+        }
+        assert!(!lenders.is_empty(), "a free segment without a copy, where there were pairs");
+        if apart == 0 && spread && self.host_segments_at_home_with(lenders[0]) < self.host_segments_at_home_with(first)
+        {
+            self.get_mut(first).lent = true;
+            self.get_mut(lenders[0]).lent = false;
+            return Some((lenders[0], Lenders::from_iter([first])));
+        }
+        Some((first, lenders.into_iter().collect()))
     }
 
     /// Whether the member that is set aside has a free segment for a pair, while another has one.
@@ -570,10 +602,12 @@ impl Segments {
         self.iter().filter(|(id, segment)| is_host(segment) && self.addresses.home(*id).member == member).count()
     }
 
-    fn take_from(&mut self, not: Option<MemberId>, in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
-        let lends_only = not.is_some() && self.copies_apart();
+    /// Takes a free segment of a member that is none of those: of a set for one segment the first has its home, and the
+    /// others lend theirs.
+    fn take_from(&mut self, not: &[MemberId], in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
+        let lends_only = !not.is_empty() && self.copies_apart();
         let is_other =
-            |index: usize| self.copies_only[index] == lends_only && not.is_none_or(|not| usize::from(not.0) != index);
+            |index: usize| self.copies_only[index] == lends_only && !not.iter().any(|not| usize::from(not.0) == index);
         let others = (0..).map(MemberId).zip(&mut self.free);
         let others = others.filter(|(member, free)| is_other(usize::from(member.0)) && !free.is_empty());
         // Of members with as many, the one with the lowest number.
@@ -618,10 +652,10 @@ impl Segments {
             let segment = self.get_mut(id);
             segment.home = false;
             segment.copies_differ = false;
-            let copy = segment.copy.take();
+            let lenders = std::mem::take(&mut segment.lenders);
             self.make_free(id);
             released.push(id);
-            if let Some(lender) = copy {
+            for lender in lenders.iter() {
                 self.get_mut(lender).lent = false;
                 self.make_free(lender);
                 released.push(lender);
@@ -629,6 +663,12 @@ impl Segments {
         }
         released
     }
+}
+
+/// How many sets of one slot, or of two on different members, these counts of slots allow.
+fn sets_of(size: usize, counts: impl Iterator<Item = usize> + Clone) -> usize {
+    let all: usize = counts.clone().sum();
+    if size < 2 { all } else { (all / 2).min(all - counts.max().unwrap_or(0)) }
 }
 
 #[cfg(test)]
@@ -671,15 +711,55 @@ mod tests {
             (slots, slots, slots, slots)
         );
         let at = |segments: &Segments, id: SegmentId| segments.addresses().home(id).member;
-        let (first, second) = segments.take_free_pair(false).unwrap();
-        assert_eq!((at(&segments, first), at(&segments, second)), (MemberId(0), copy));
+        let (first, lenders) = segments.take_free_with_copies(false).unwrap();
+        let second: Vec<_> = lenders.iter().collect();
+        assert_eq!((at(&segments, first), second.len(), at(&segments, second[0])), (MemberId(0), 1, copy));
         while let Some(alone) = segments.take_free() {
             assert_eq!(at(&segments, alone), MemberId(0));
         }
-        assert_eq!((segments.free(), segments.take_free_pair(false)), (0, None), "there is room for copies alone");
+        assert_eq!(
+            (segments.free(), segments.take_free_with_copies(false)),
+            (0, None),
+            "there is room for copies alone"
+        );
         segments.lose(MemberId(0));
         assert_eq!((segments.usable(), segments.pairs()), (slots, 0));
         assert_eq!(segments.take_free().map(|id| at(&segments, id)), Some(copy));
+    }
+
+    #[test]
+    fn each_of_two_members_with_copies_only_has_a_copy_while_it_has_room() {
+        let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
+        let own = geometry.member(MemberName([5; 16]));
+        let copies = |name: u8, slots: u32| Member {
+            copies_only: true,
+            slots,
+            used: slots,
+            ..geometry.member(MemberName([name; 16]))
+        };
+        let few = own.slots / 2;
+        let (list, large) = Members::first(own).with(copies(6, own.slots)).unwrap();
+        let (list, small) = list.with(copies(7, few)).unwrap();
+        let geometry = Geometry { segments: 2 * own.slots + few, ..geometry };
+        let addresses = Addresses::of_empty(geometry, &list).unwrap();
+        let table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); geometry.segments as usize];
+        let all = [(MemberId(0), own.slots), (large, own.slots), (small, few)];
+        let mut segments = Segments::new(addresses, table, Vec::new(), &all, &[large, small]);
+        assert_eq!((segments.pairs(), segments.free_pairs()), (few as usize, few as usize));
+        let members = |segments: &Segments, lenders: Lenders| -> Vec<MemberId> {
+            let mut members: Vec<_> = lenders.iter().map(|id| segments.addresses().home(id).member).collect();
+            members.sort();
+            members
+        };
+        for _ in 0..few {
+            let (_, lenders) = segments.take_free_with_copies(false).unwrap();
+            assert_eq!(members(&segments, lenders), [large, small]);
+        }
+        assert_eq!(segments.free_pairs(), 0);
+        let (_, lenders) = segments.take_free_with_copies(false).unwrap();
+        assert_eq!(members(&segments, lenders), [large], "one copy is better than none");
+        segments.lose(small);
+        assert_eq!(segments.free_pairs(), (own.slots - few) as usize - 1, "the other one is enough");
     }
 
     #[test]

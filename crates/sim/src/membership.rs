@@ -230,7 +230,7 @@ impl Sim<'_> {
             }
         }
         if self.options.copies && self.host_deaths.chance(150) {
-            let host = self.world.lose_host();
+            let host = self.world.lose_host(&mut self.host_deaths);
             if !host.is_empty() {
                 // Nothing that outlives a daemon outlives its host.
                 outliving_is_lost(self);

@@ -550,8 +550,11 @@ impl Scenario {
         } else {
             (vec![MemberShape { bytes: pool_bytes, slowness: 1, copies_only: false }], false)
         };
-        if let [_, .., last] = &mut members[..] {
-            last.copies_only = options.copies;
+        if let [_, others @ ..] = &mut members[..] {
+            // Copies on one other host, or on two.
+            let hosts = *Rng::for_part(seed, u64::MAX - 26).pick(&[1, 1, 2]);
+            let own = others.len().saturating_sub(hosts);
+            others[own..].iter_mut().for_each(|member| member.copies_only = options.copies);
         }
         let geometry = divided(&members, segment_bytes).map_or(geometry, |(geometry, _)| geometry);
         config.redundancy = match (mirrors, options.parity) {

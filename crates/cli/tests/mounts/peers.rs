@@ -272,7 +272,8 @@ fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
         pool(&pond, "wait", &["-q".as_ref()]).ok();
         let status = pool_status(&pond);
         assert_eq!((&status["state"], &status["exposed_bytes"]), (&"ONLINE".into(), &0.into()), "{signal}: {status}");
-        pool(&pond, "add", &["--peer".as_ref(), "unix:/nowhere".as_ref()]).refused(2, &["one peer at a time"]);
+        pool(&pond, "add", &["--peer".as_ref(), "unix:/nowhere".as_ref()])
+            .refused(2, &["as many as copies=1 says", "copies=2"]);
         assert!(fs::read(&path).unwrap() == holds, "{signal}");
         pool(&pond, "remove", &[again.address.as_ref(), "-q".as_ref()]).ok();
         pond.unmount(&[]).ok();
@@ -351,6 +352,50 @@ fn the_next_peer_has_the_copy_once_the_first_is_lost_and_it_can_take_over() {
     let found = records(&pond.at("mnt2").join("ledger"));
     assert!(found >= synced, "{found} of {synced} synced records");
     run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+}
+
+/// Two hosts have all that is synced. The owner dies with its flash, and one of them: at once, or before.
+#[test]
+fn the_loss_of_the_owner_and_of_one_of_two_peers_loses_nothing() {
+    for at_once in [true, false] {
+        let mut pond = Pond::new();
+        let (first, second) = (Peer::here(&pond), Peer::on_another(&pond));
+        let two = ["--size", SIZE, "--copies", "2", "--peer", &first.address, "--peer", &second.address];
+        let daemon = mount(&mut pond, &two);
+        let wait_for_both = |pond: &Pond| {
+            wait_for_copy_at(pond, &first);
+            wait_for_copy_at(pond, &second);
+        };
+        wait_for_both(&pond);
+        // The worker that follows knows both.
+        pond.kill_worker(daemon);
+        wait_for_both(&pond);
+        let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
+        let at_least = |count: u64| wait_until("it is written", || synced.load(Ordering::SeqCst) >= count);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| append(&ledger, &synced));
+            at_least(50);
+            first.signal("-KILL");
+            if !at_once {
+                wait_until("the loss is noticed", || pool_status(&pond)["state"] == "DEGRADED");
+                at_least(synced.load(Ordering::SeqCst) + 50);
+                let status = pool_status(&pond);
+                let action = status["actions"][0].as_str().unwrap_or_default();
+                assert!(action.contains("a copy on one other host, not on two"), "{status}");
+                assert_eq!(status["exposed_bytes"], 0, "the other one has everything: {status}");
+            }
+            pond.kill(daemon);
+            fs::remove_file(pond.flash()).unwrap();
+            writer.join().unwrap();
+        });
+        let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
+        let synced = synced.into_inner();
+        assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
+        take_over_from(&pond, "store3", &["--old-owner-is-dead"]).ok();
+        let found = records(&pond.at("mnt2").join("ledger"));
+        assert!(found >= synced, "{found} of {synced} synced records");
+        run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+    }
 }
 
 #[test]

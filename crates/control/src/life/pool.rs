@@ -589,6 +589,7 @@ mod tests {
             lease: None,
             owner: None,
             redundancy: None,
+            copies: None,
             size: Some(Size(64 << 20)),
             reserve: None,
             mode: None,

@@ -137,22 +137,22 @@ impl HeldFlashes {
         newest_of(&self.held)
     }
 
-    /// Connects with that of these peers that has a copy of the pool, if the pool has one at a peer. If none can be had,
-    /// that is as good as a missing device. Each is asked, as each may know that another host has the pool.
+    /// Connects with those of these peers that have a copy of the pool, if the pool has some. One that cannot be had
+    /// is as good as a missing device. Each is asked, as each may know that another host has the pool.
     ///
     /// # Errors
     /// If one says so.
     pub(crate) fn invite(&mut self, peers: &[PeerPlan], deposed: &Deposed) -> Result<(), Refusal> {
         let Some(newest) = self.newest() else { return Ok(()) };
         let mut absent = Vec::new();
-        let mut found = None;
+        let mut found = Vec::new();
         for peer in peers {
             let why = match peer.find(Asking::with(&newest), deposed) {
                 Err(PeerTrouble::Deposed(refusal)) => return Err(refusal),
                 Ok(flash) => {
                     let flash = HeldFlash::of_peer(flash, false);
                     if is_copy(&newest.members, &flash) {
-                        found = Some(flash);
+                        found.push(flash);
                         continue;
                     }
                     "has no copy that counts any more".to_owned()
@@ -162,11 +162,13 @@ impl HeldFlashes {
             };
             absent.push((peer.path().to_owned(), why));
         }
-        if let Some(flash) = found {
-            self.held.push(flash);
-            self.members = vec![None; self.held.len()];
-        } else if newest.members.iter().any(|(_, row)| row.copies_only && row.state != MemberState::Gone) {
+        let wanted = newest.members.iter().filter(|(_, row)| row.copies_only && row.state != MemberState::Gone).count();
+        if found.len() < wanted {
             self.absent.extend(absent);
+        }
+        if !found.is_empty() {
+            self.held.extend(found);
+            self.members = vec![None; self.held.len()];
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The copy on another host: made at the start, and made again elsewhere when it is lost.
+//! The copies on other hosts: made at the start, and made again elsewhere when one is lost.
 //!
 //! Invariants
-//! - One of the named peers has a copy, or one is looked for, until no peer is named any more: one after the other, the
-//!   one that was lost last. Tries come further and further apart.
+//! - As many of the named peers have a copy as the setting `copies` says, or one is looked for, until all that are named
+//!   have one: one after the other, the one that was lost last. Tries come further and further apart.
 //! - What a sync waits for meanwhile is the engine's matter (`on-copy-loss`). Nothing here answers one.
 
 use std::path::PathBuf;
@@ -30,18 +30,17 @@ impl Service {
     /// # Errors
     /// If one says that another host has the pool.
     pub(crate) fn begin_copies(&self, peers: &[PeerPlan]) -> Result<Vec<String>, Refusal> {
-        if peers.is_empty() || self.members.devices().has_far() {
+        if self.lacking_copies(&self.handle.stats()) == 0 {
             return Ok(Vec::new());
         }
         // A `status` may have been quicker. Its search ends, as peers that are silent are given up.
         while !self.copy_search().begins_with_mount() {
             std::thread::sleep(AGAIN);
         }
-        let made = if self.members.devices().has_far() {
-            Ok(Ok(()))
-        } else {
-            self.ask_for_copy(peers, |peer, (flash, row)| self.members.add(flash, row, Some(peer), None))
-        };
+        let mut made = Ok(Ok(()));
+        while matches!(made, Ok(Ok(()))) && self.lacking_copies(&self.handle.stats()) > 0 {
+            made = self.ask_for_copy(peers, |peer, (flash, row)| self.members.add(flash, row, Some(peer), None));
+        }
         if let Ok(Ok(())) = made {
             let note = self.first_copy();
             self.copy_search().found();
@@ -73,16 +72,30 @@ impl Service {
             let why = "the pool has redundancy=none, so nothing would be copied. Set redundancy=mirror first";
             return Err(Refusal::Usage(why.to_owned()));
         }
-        self.members.open_at_peer(peer, size)
+        self.members.open_at_peer(peer, size, self.settings().copies())
     }
 
-    /// Looks for another copy, if peers are named and none has one. On a thread of its own: peers may be silent.
+    /// Where the copies lie.
+    pub(super) fn copies_at(&self, stats: &ShardStats) -> Vec<PathBuf> {
+        let there = stats.members.iter().filter(|shown| shown.copies_only && shown.state != MemberState::Gone);
+        there.map(|shown| self.members.devices().path_of(shown.member)).collect()
+    }
+
+    /// How many copies are missing that a peer that is named could have.
+    fn lacking_copies(&self, stats: &ShardStats) -> usize {
+        let have = self.copies_at(stats);
+        let others =
+            self.members.devices().peers().iter().filter(|peer| !have.iter().any(|at| at == peer.path())).count();
+        self.settings().copies().saturating_sub(have.len()).min(others)
+    }
+
+    /// Looks for another copy, if peers are named and too few have one. On a thread of its own: peers may be silent.
     pub(super) fn look_for_copy(&self, stats: &ShardStats) {
         let peers = self.members.devices().peers();
-        let has_copy = stats.members.iter().any(|shown| shown.copies_only && shown.state != MemberState::Gone);
         let serves = self.phase() == Phase::Running && stats.engine.flash_failed == 0;
+        let lacks = self.lacking_copies(stats) > 0;
         let mut search = self.copy_search();
-        if peers.is_empty() || has_copy || !serves {
+        if !lacks || !serves {
             return search.over();
         }
         if self.operations.state_of(POOL) == Some(super::OperationProgress::Running) || !search.begins(Instant::now()) {
@@ -132,8 +145,8 @@ impl Service {
         }
     }
 
-    /// Asks one of these peers after the other, and has the first that can keep a copy join. Why each cannot, if none
-    /// can.
+    /// Asks one of these peers after the other, but for those that have a copy, and has the first that can keep one join.
+    /// Why each cannot, if none can.
     ///
     /// # Errors
     /// If one says that another host has the pool. No other is asked then.
@@ -143,7 +156,8 @@ impl Service {
         join: impl Fn(&PeerPlan, (HeldFlash, Member)) -> Result<(), String>,
     ) -> Result<Result<(), WhyNone>, Refusal> {
         let mut whys = WhyNone::new();
-        for peer in peers {
+        let have = self.copies_at(&self.handle.stats());
+        for peer in peers.iter().filter(|peer| !have.iter().any(|at| at == peer.path())) {
             let joined = match self.open_at_peer(peer, None) {
                 Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),
                 Err(refusal) => Err(refusal.to_string()),

@@ -351,22 +351,30 @@ impl PoolMembers {
         Ok((flash, Member::in_use(MemberName(name), slots, bytes, start)))
     }
 
-    /// Has a peer make a member for copies. It is as large as all devices here together, unless a size is given.
+    /// Has a peer make a member for copies, if fewer than `most` have some. It is as large as all devices here together,
+    /// unless a size is given.
     ///
     /// # Errors
     /// Why it cannot join.
-    pub(crate) fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
+    pub(crate) fn open_at_peer(
+        &self,
+        peer: &PeerPlan,
+        size: Option<Size>,
+        most: usize,
+    ) -> Result<(HeldFlash, Member), Refusal> {
         let members = self.handle.stats().members;
-        let there = || members.iter().filter(|shown| shown.state != MemberState::Gone);
-        if let Some(one) = there().find(|shown| shown.copies_only) {
+        let there = members.iter().filter(|shown| shown.state != MemberState::Gone);
+        let (copies, own): (Vec<&MemberShown>, Vec<&MemberShown>) = there.partition(|shown| shown.copies_only);
+        if copies.len() >= most {
+            let at: Vec<_> = copies.iter().map(|one| self.devices.path_of(one.member).display().to_string()).collect();
             return Err(Refusal::Usage(format!(
-                "the pool has its copies at {}, and one peer at a time. To go over to another one: headpond pool remove first",
-                self.devices.path_of(one.member).display()
+                "the pool has its copies at {}, as many as copies={most} says. To go over to another peer: headpond pool remove first{}",
+                at.join(" and "),
+                if most == 1 { ". To have two copies: headpond set MOUNTPOINT copies=2" } else { "" }
             )));
         }
         let start = self.geometry.segments_start;
-        // The one that has copies was ruled out above.
-        let here: u64 = there().map(|shown| shown.bytes.saturating_sub(start)).sum();
+        let here: u64 = own.iter().map(|shown| shown.bytes.saturating_sub(start)).sum();
         let bytes = size.map_or(here + start, whole_blocks);
         let slots = bytes.saturating_sub(start) / self.segment_bytes();
         let too_small = || Refusal::FlashTooSmall {

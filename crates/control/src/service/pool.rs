@@ -117,7 +117,8 @@ impl Service {
         let exposed_pace = self.exposed_pace(&stats);
         let failed = stats.engine.flash_failed != 0;
         let scrub = self.scrub_shown(&stats, &seen);
-        let mut actions = self.actions(&seen, redundancy, failed);
+        let copies = self.copies_at(&stats).len();
+        let mut actions = self.actions(&seen, redundancy, failed, copies);
         actions.extend(scrub.as_ref().and_then(|scrub| scrub.action(&self.mountpoint())));
         PoolShown {
             mountpoint: self.mountpoint(),
@@ -133,6 +134,7 @@ impl Service {
             scrub,
             members: seen.iter().map(|member| self.member_shown(member)).collect(),
             peers: self.members.devices().peers().into_iter().map(|peer| peer.address).collect(),
+            copies: self.settings().copies(),
         }
     }
 
@@ -151,7 +153,8 @@ impl Service {
     /// The state of the pool in a word.
     pub(crate) fn pool_state(&self, stats: &ShardStats) -> &'static str {
         let is_missed = |seen: &SeenMember| seen.state.is_missed();
-        let degraded = self.members.seen(stats).iter().any(is_missed) || exposed_blocks(stats) > 0;
+        let lacks_copies = self.lacks_copies(stats);
+        let degraded = self.members.seen(stats).iter().any(is_missed) || exposed_blocks(stats) > 0 || lacks_copies;
         state_in_a_word(stats.engine.flash_failed != 0, degraded)
     }
 
@@ -190,7 +193,7 @@ impl Service {
     }
 
     /// What the operator should do, each with its command.
-    fn actions(&self, seen: &[SeenMember], redundancy: Redundancy, failed: bool) -> Vec<String> {
+    fn actions(&self, seen: &[SeenMember], redundancy: Redundancy, failed: bool, copies: usize) -> Vec<String> {
         let mnt = self.mountpoint();
         let mnt = mnt.display();
         let mut actions = Vec::new();
@@ -208,13 +211,17 @@ impl Service {
             };
             let since = since(member);
             actions.push(if member.shown.copies_only {
-                self.lacks_copy(&format!("{which} is lost{since}"))
+                self.lacks_copy(&format!("{which} is lost{since}"), copies)
             } else {
                 format!(
                     "{which} is lost{since}, and out of the pool for good. To put another device in its place: headpond pool add {mnt} FLASH. To do without: headpond pool remove {mnt} {}",
                     if member.path.as_os_str().is_empty() { "FLASH" } else { &which }
                 )
             });
+        }
+        let is_lost_copy = |member: &SeenMember| member.state.is_lost() && member.shown.copies_only;
+        if copies < self.settings().copies() && copies > 0 && !seen.iter().any(is_lost_copy) {
+            actions.push(self.lacks_copy("copies=2 asks for two other hosts", copies));
         }
         for member in seen.iter().filter(|member| member.state == SeenState::Offline) {
             let flash = member.path.display();
@@ -256,26 +263,32 @@ impl Service {
         actions
     }
 
-    /// What to do about a lost copy.
-    fn lacks_copy(&self, lost: &str) -> String {
+    /// What to do about a lost copy, while so many are left.
+    fn lacks_copy(&self, lost: &str, left: usize) -> String {
         let mnt = self.mountpoint();
         let mnt = mnt.display();
         let peers = self.members.devices().peers();
-        let meanwhile = match self.settings().config().copy_loss {
-            CopyLoss::WriteThrough => "Meanwhile each sync waits for the origin",
-            CopyLoss::GoOn => "Meanwhile syncs wait for the flash here alone",
-            CopyLoss::Freeze => "Meanwhile no sync is answered",
+        let meanwhile = match (left, self.settings().config().copy_loss) {
+            (1.., _) => "has a copy on one other host, not on two. Meanwhile syncs wait for that one",
+            (0, CopyLoss::WriteThrough) => "has no copy on another host. Meanwhile each sync waits for the origin",
+            (0, CopyLoss::GoOn) => "has no copy on another host. Meanwhile syncs wait for the flash here alone",
+            (0, CopyLoss::Freeze) => "has no copy on another host. Meanwhile no sync is answered",
         };
-        if peers.is_empty() {
+        if peers.len() <= left {
             return format!(
-                "{lost}, and dirty data has no copy on another host. {meanwhile}. To have one: headpond pool add {mnt} --peer HOST:PORT"
+                "{lost}, and dirty data {meanwhile}. To have one: headpond pool add {mnt} --peer HOST:PORT"
             );
         }
         let peers: Vec<&str> = peers.iter().map(|peer| peer.address.as_str()).collect();
         format!(
-            "{lost}, and dirty data has no copy on another host. {meanwhile}. headpond asks {} again and again. To name another one: headpond pool add {mnt} --peer HOST:PORT",
+            "{lost}, and dirty data {meanwhile}. headpond asks {} again and again. To name another one: headpond pool add {mnt} --peer HOST:PORT",
             peers.join(", ")
         )
+    }
+
+    /// Whether fewer hosts have a copy than are to.
+    fn lacks_copies(&self, stats: &ShardStats) -> bool {
+        !self.members.devices().peers().is_empty() && self.copies_at(stats).len() < self.settings().copies()
     }
 
     /// The change under way, or the last one.

@@ -103,8 +103,10 @@ pub struct PoolShown {
     pub exposed_left_seconds: Option<f64>,
     /// Each device.
     pub members: Vec<PoolMemberShown>,
-    /// The hosts that may keep a copy, in the order in which they are tried. One has it at a time.
+    /// The hosts that may keep a copy, in the order in which they are tried.
     pub peers: Vec<String>,
+    /// How many of them are to have one at a time.
+    pub copies: usize,
     /// The change that is under way, or the last one.
     pub change: Option<PoolChangeShown>,
     /// The scrub that goes on, or the last one of this use.
@@ -216,7 +218,8 @@ impl fmt::Display for PoolShown {
             row("exposed", &format!("{}; headpond makes a second, or writes them to the origin", self.exposed()))?;
         }
         if !self.peers.is_empty() {
-            row("peers", &format!("{}; one of them has a copy at a time", self.peers.join(", ")))?;
+            let how_many = if self.copies > 1 { "two of them have copies" } else { "one of them has a copy" };
+            row("peers", &format!("{}; {how_many} at a time", self.peers.join(", ")))?;
         }
         if let Some(change) = &self.change {
             row("change", &change.to_string())?;

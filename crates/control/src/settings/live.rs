@@ -64,6 +64,9 @@ impl LiveSettings {
         if let Some(redundancy) = plan.redundancy {
             settings.set(REDUNDANCY, redundancy.name()).map_err(Refusal::Usage)?;
         }
+        if let Some(copies) = plan.copies {
+            settings.set(super::table::COPIES, &copies.to_string()).map_err(Refusal::Usage)?;
+        }
         settings.fit_devices(&before, plan.flashes.len()).map_err(Refusal::Usage)?;
         for change in before.changes(&settings) {
             notes.push(format!("{} is now {}; it was {}", change.name, change.to, change.from));

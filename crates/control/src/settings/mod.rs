@@ -165,6 +165,12 @@ impl Settings {
         self.is_on(COUNTING)
     }
 
+    /// On how many other hosts dirty data is to be.
+    pub(crate) fn copies(&self) -> usize {
+        let value = self.all().find(|(setting, _)| setting.name == table::COPIES).map_or(0, |(_, value)| value);
+        1 + usize::from(value > 0)
+    }
+
     /// How long a shutdown may flush. `None`: not at all.
     pub(crate) fn shutdown_flush(&self) -> Option<Duration> {
         let value = self.all().find(|(setting, _)| setting.name == SHUTDOWN_FLUSH).map_or(OFF, |(_, value)| value);

@@ -22,7 +22,7 @@ pub struct PoolPlan {
     pub origin: PathBuf,
     /// The files or devices of the pool.
     pub flashes: Vec<PathBuf>,
-    /// The hosts that may keep a copy of what is dirty, in the order in which they are tried. One has it at a time.
+    /// The hosts that may keep a copy of what is dirty, in the order in which they are tried.
     pub peers: Vec<PeerPlan>,
     /// The registry that says who owns the pool.
     pub lease: Option<LeasePlan>,
@@ -36,6 +36,8 @@ pub struct PoolPlan {
     pub mode: Option<CacheMode>,
     /// How many devices get each dirty block. Without it: as the pool has it.
     pub redundancy: Option<Redundancy>,
+    /// How many of the peers have a copy at a time, 1 or 2. Without it: as the pool has it.
+    pub copies: Option<u8>,
     /// A file of settings. They replace those that the pool keeps.
     pub config: Option<PathBuf>,
     /// The backend of the flash.

@@ -44,6 +44,9 @@ pub(super) const SHUTDOWN_FLUSH: &str = "shutdown-flush";
 pub(crate) const REDUNDANCY: &str = "redundancy";
 
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
+/// The name of the setting that says on how many other hosts dirty data is.
+pub(super) const COPIES: &str = "copies";
+
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 /// In the order of the kept numbers: add only at the end.
 const COMPRESSIONS: &[&str] =
@@ -233,8 +236,20 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: COPIES,
+        meaning: "On how many other hosts dirty data is, if as many peers are named (--peer).",
+        effect: "2: two peers have all that the origin lacks, and a sync waits for both. The loss of this host and of one \
+                 of them at once loses nothing that was synced. While one is lost, a sync waits for the other, and the next \
+                 peer that is named gets a copy. 1: one peer has it; the next one that is named gets a copy once that \
+                 is lost. A lower number takes no copy away: headpond pool remove does.",
+        kind: ValueKind::Choice(&["1", "2"]),
+        default: 0,
+        // Not the engine's: each segment has a copy at each peer that joined the pool.
+        apply: |_, _| {},
+    },
+    Setting {
         name: "on-copy-loss",
-        meaning: "What a sync waits for while the copy on another host is lost, until another host has one.",
+        meaning: "What a sync waits for while no other host has a copy any more, until one has.",
         effect: "write-through: the origin has the file's data, too. The loss of this host still takes nothing that was \
                  synced, and syncs are as slow as the origin. If the origin fails as well, the flash here is enough. \
                  go-on: the flash here is enough; syncs stay fast, and the loss of this host loses what the origin has not. \

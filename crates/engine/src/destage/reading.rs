@@ -75,7 +75,7 @@ impl Destaging<'_> {
         } else if self.run_moved(job.object, &job.runs[index], reading) {
             // Reclaim took it elsewhere meanwhile; the next round finds it there.
             job.leave_run(index);
-        } else if let Some(attempt) = self.store.next_attempt(attempt) {
+        } else if let Some(attempt) = self.store.next_attempt(attempt, &job.runs[index].slots[from]) {
             return self.read_blocks(id, &job.runs[index], Reading { attempt, ..reading });
         } else {
             // Wrong bytes must not reach the origin. It stays dirty, and reads of it fail.

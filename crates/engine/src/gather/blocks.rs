@@ -177,9 +177,10 @@ impl Gathering<'_> {
         let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
-        let next = self.store.next_attempt(read.attempt).filter(|next| {
-            self.store.log().place_to_read(read.slots[0].location, usize::from(next.is_again())).is_some()
-        });
+        let next = self
+            .store
+            .next_attempt(read.attempt, &read.slots[0])
+            .filter(|next| self.store.log().place_to_read(read.slots[0].location, next.number()).is_some());
         if !all_good
             && !moved
             && let Some(next) = next
@@ -270,11 +271,13 @@ impl Gathering<'_> {
     /// Whether a block that was not good may be so where it was not looked for: another place, for each
     /// block by itself.
     fn may_be_elsewhere(&self, read: &GatherRead) -> bool {
-        let place = |attempt| self.store.log().place_to_read(read.slots[0].location, attempt);
+        let at = read.slots[0].location;
+        let place = |attempt| self.store.log().place_to_read(at, attempt);
+        let is_last = read.attempt.number() >= self.store.log().last_attempt(at);
         match (place(0), place(1)) {
             (_, None) => false,
-            (first, second) if first != second => !read.attempt.is_again() || read.slots.len() > 1,
-            _ => !read.attempt.is_again(),
+            (first, second) if first != second => !is_last || read.slots.len() > 1,
+            _ => !is_last,
         }
     }
 

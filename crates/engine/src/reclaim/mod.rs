@@ -297,7 +297,7 @@ impl Reclaiming<'_> {
                     victim.under_way -= 1;
                     victim.reading -= piece.count;
                 }
-                let next = if found.all_good() { None } else { self.store.next_attempt(attempt) };
+                let next = if found.all_good() { None } else { self.store.next_attempt(attempt, &slots[0]) };
                 match next {
                     Some(next) => self.read_piece(segment, piece, slots, next),
                     None => self.move_on(segment, piece, &slots, &found),

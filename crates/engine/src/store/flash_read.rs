@@ -58,16 +58,16 @@ impl Store {
         Attempt::first(self.log.losses())
     }
 
-    /// The attempt after one that has failed, if there is to be one.
-    pub(crate) fn next_attempt(&self, attempt: Attempt) -> Option<Attempt> {
-        attempt.next(self.log.losses())
+    /// The attempt after one that has failed, if there is to be one. The slot is any of those that are read.
+    pub(crate) fn next_attempt(&self, attempt: Attempt, slot: &Slot) -> Option<Attempt> {
+        attempt.next(self.log.losses(), self.log.last_attempt(slot.location))
     }
 
     /// Starts to read blocks that lie behind each other.
     pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, attempt: Attempt, purpose: Purpose) {
         let segment = self.segment_of(stretch.from());
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let from = self.log.address_to_read(stretch.from(), usize::from(attempt.is_again()));
+        let from = self.log.address_to_read(stretch.from(), attempt.number());
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
         outbox.read_flash(purpose, &from, len);
     }

@@ -26,7 +26,7 @@ pub(super) fn base(seed: u64) -> Base {
         segments: vec![(SegmentId(3), here), (SegmentId(4), other)],
         parity: Place { member: MemberId(2), slot: 1 },
     };
-    let layouts = [Layout::Single(here), Layout::Mirror([other, here]), Layout::Parity(Box::new(row))];
+    let layouts = [Layout::Single(here), Layout::Mirror(vec![other, here]), Layout::Parity(Box::new(row))];
     let placement = Placement {
         owner: OwnerNumber(1 + seed.below(9)),
         here,

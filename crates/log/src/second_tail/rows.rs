@@ -5,7 +5,7 @@
 //!    2-4 the last acknowledged batch (`acknowledged.rs`)
 //!  then a row of 16 words for each slot:
 //!    0 state   1 place   2 place of the copy   3-4 pool   5 epoch   6 segment   7 generation   8 number
-//!    9 previous_host   10 owner   11 synced_through   12 synced_host
+//!    9 previous_host   10 owner   11 synced_through   12 synced_host   13 place of the second copy
 //! ```
 //!
 //! A place is one word, the member's number plus 1 above 48 bits of its block, so that no store leaves half of one. 0 is
@@ -20,7 +20,7 @@ use headpond_format::{Address, BATCH_PAYLOAD_BLOCKS_MAX, BatchHead};
 use crate::open::BUFFER_BLOCKS;
 
 /// The layout of words and slots. A program that does not know it must leave them alone.
-pub(super) const LAYOUT: u64 = u64::from_be_bytes(*b"HPtail\0\x03");
+pub(super) const LAYOUT: u64 = u64::from_be_bytes(*b"HPtail\0\x04");
 
 /// Words before the first row.
 pub(super) const TITLE_WORDS: usize = 16;
@@ -29,7 +29,7 @@ pub(super) const TITLE_WORDS: usize = 16;
 pub(super) const ROW_WORDS: usize = 16;
 
 /// Facts of a row: its words without the state.
-pub(super) const FACTS: usize = 12;
+pub(super) const FACTS: usize = 13;
 
 /// The fact that is the batch's number.
 pub(super) const NUMBER: usize = 7;
@@ -171,6 +171,7 @@ pub(super) fn facts_of(places: &[Address], head: &BatchHead) -> [u64; FACTS] {
         head.owner.0,
         head.synced_through.0,
         head.synced_host.0,
+        place(2),
     ]
 }
 
@@ -202,11 +203,14 @@ pub(super) fn pool_of([low, high]: [u64; 2]) -> PoolId {
 
 /// The places and the head that facts say, if they say some. A batch of the host stream without payload.
 pub(super) fn head_of(facts: &[u64; FACTS]) -> Option<(Vec<Address>, BatchHead)> {
-    let [at, copy, low, high, epoch, segment, generation, number, previous_host, owner, through, host] = *facts;
+    let [at, copy, low, high, epoch, segment, generation, number, previous_host, owner, through, host, second] = *facts;
     let mut places = vec![place_of(at)?];
     // While a lost copy is struck, one place is named twice.
     if copy != 0 && copy != at {
         places.push(place_of(copy)?);
+    }
+    if second != 0 && second != at && second != copy {
+        places.push(place_of(second)?);
     }
     let head = BatchHead {
         pool: pool_of([low, high]),
@@ -245,7 +249,8 @@ mod tests {
         };
         let at = Address { member: MemberId(1), offset: 5 * BLOCK as u64 };
         let copy = Address { member: MemberId(0), offset: 9 * BLOCK as u64 };
-        for places in [&[at][..], &[at, copy]] {
+        let second = Address { member: MemberId(2), offset: 7 * BLOCK as u64 };
+        for places in [&[at][..], &[at, copy], &[at, copy, second]] {
             assert_eq!(head_of(&facts_of(places, &head)), Some((places.to_vec(), head)));
         }
         let mut facts = facts_of(&[copy, at], &head);

@@ -197,7 +197,7 @@ impl Segments {
     fn note_once(&mut self, id: RowId) {
         let Some(row) = self.rows.rows.get(&id) else { return };
         let segments = || row.segments.iter().map(|id| self.get(*id));
-        let lies_once = row.is_found() && segments().all(|segment| segment.copy.is_none());
+        let lies_once = row.is_found() && segments().all(|segment| segment.lenders.are_none());
         let once = if lies_once { segments().map(|segment| u64::from(segment.dirty_units)).sum() } else { 0 };
         let (units, rows) = self.rows.once;
         let rows = rows - usize::from(row.once > 0) + usize::from(once > 0);
@@ -346,10 +346,12 @@ impl Segments {
         let Some(row) = self.rows.rows.get_mut(&id) else { return Vec::new() };
         let mut freed = Vec::new();
         for id in &row.segments {
-            let copy = &mut self.table[id.0 as usize].copy;
-            if let Some(lender) = copy.take_if(|lender| !is_read(self.addresses.of_segment(*lender))) {
+            let lenders = &mut self.table[id.0 as usize].lenders;
+            let (read, unread) = lenders.split(|lender| is_read(self.addresses.of_segment(*lender)));
+            if !unread.are_none() {
+                *lenders = read;
                 row.copied = false;
-                freed.push(lender);
+                freed.extend(unread.iter());
             }
         }
         for lender in &freed {
@@ -363,6 +365,8 @@ impl Segments {
 mod tests {
     use headpond_base::{Errno, Generation, Stream};
     use headpond_format::{Addresses, Geometry, Member, MemberName, Members};
+
+    use crate::lenders::Lenders;
 
     use super::*;
     use crate::segments::Segment;
@@ -381,7 +385,8 @@ mod tests {
         let mut table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); 12];
         for (id, copy) in [(0, 9), (4, 1)] {
             table[id] = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
-            (table[id].live, table[id].dirty, table[id].copy) = (5, 5, Some(SegmentId(copy)));
+            (table[id].live, table[id].dirty) = (5, 5);
+            table[id].lenders = Lenders::from_iter([SegmentId(copy)]);
             table[copy as usize].lent = true;
         }
         let addresses = Addresses::of_empty(geometry, &members).unwrap();

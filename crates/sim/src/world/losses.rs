@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use headpond_base::MemberId;
 use headpond_format::MemberState;
+use headpond_timed::Rng;
 
 use super::World;
 use crate::devices::Health;
 use crate::scenario::Scenario;
-use crate::under_test::UnderTest;
+use crate::under_test::{MemberNow, UnderTest};
 
 /// The one device of a pool that mirrors whose reads fail and whose bits rot.
 const FRAIL: usize = 0;
@@ -33,8 +34,10 @@ pub(crate) struct Losses {
     lost: Option<Lost>,
     /// How the last daemon left the pool, as `is_covered` says it.
     was_covered: bool,
-    /// The devices of the host when the last daemon ended, if copies on other hosts made up for the loss of them all.
+    /// The devices of the host when the last daemon ended, if copies on other hosts made up for the loss of them all; and
+    /// those of other hosts that may be lost with them, one of these.
     host: BTreeSet<usize>,
+    hosts_besides: Vec<usize>,
     /// How many losses may still cost data.
     uncovered_left: u64,
     /// A loss cost data.
@@ -59,6 +62,7 @@ impl Losses {
             lost: None,
             was_covered: scenario.mirrors && has_room_without_any_one(scenario),
             host: BTreeSet::new(),
+            hosts_besides: Vec::new(),
             uncovered_left: scenario.uncovered_losses,
             uncovered: false,
             rotten: false,
@@ -75,6 +79,7 @@ impl Losses {
     pub(super) fn is_covered_no_more(&mut self) {
         self.was_covered = false;
         self.host.clear();
+        self.hosts_besides.clear();
     }
 }
 
@@ -97,13 +102,15 @@ impl World {
     /// The daemon ends: what may be lost before the next start is what it leaves.
     pub(crate) fn note_covered(&mut self) {
         self.losses.was_covered = self.is_covered();
-        self.losses.host = if self.losses.was_covered { self.host() } else { BTreeSet::new() };
+        let covered = self.losses.was_covered;
+        (self.losses.host, self.losses.hosts_besides) = if covered { self.host() } else { Default::default() };
     }
 
-    /// The devices of the host, if the members with copies only have each host batch, and room to go on.
-    fn host(&self) -> BTreeSet<usize> {
+    /// The devices of the host, if the members with copies only have each host batch, and room to go on. Those of two
+    /// hosts that each have enough.
+    fn host(&self) -> (BTreeSet<usize>, Vec<usize>) {
         let Some(core) = self.core.as_ref().filter(|core| core.host_copies().apart() > 0) else {
-            return BTreeSet::new();
+            return Default::default();
         };
         let members = core.members();
         let (apart, own): (Vec<_>, Vec<_>) = (0..)
@@ -111,14 +118,26 @@ impl World {
             .zip(&members)
             .filter(|(_, member)| member.state != MemberState::Gone)
             .partition(|(_, member)| member.copies_only);
-        let room: u64 = apart.iter().map(|(_, member)| member.segments).sum();
-        let devices = || own.iter().filter_map(|(id, _)| self.flash.device_of(*id).ok()).collect();
-        if room < SEGMENTS_LEAST { BTreeSet::new() } else { devices() }
+        if apart.iter().map(|(_, member)| member.segments).sum::<u64>() < SEGMENTS_LEAST {
+            return Default::default();
+        }
+        let devices = |of: &[(MemberId, &MemberNow)]| -> Vec<usize> {
+            of.iter().filter_map(|(id, _)| self.flash.device_of(*id).ok()).collect()
+        };
+        let each_has_all = usize::from(core.host_copies().apart()) == apart.len()
+            && apart.iter().all(|(_, member)| member.segments >= SEGMENTS_LEAST);
+        let besides = if each_has_all && apart.len() > 1 { devices(&apart) } else { Vec::new() };
+        (devices(&own).into_iter().collect(), besides)
     }
 
-    /// The host is lost with all its flashes before the next start, unless this history must keep it. Those flashes.
-    pub(crate) fn lose_host(&mut self) -> BTreeSet<usize> {
-        let host = std::mem::take(&mut self.losses.host);
+    /// The host is lost with all its flashes before the next start, unless this history must keep it; now and then one of
+    /// two others with it. Their flashes.
+    pub(crate) fn lose_host(&mut self, rng: &mut Rng) -> BTreeSet<usize> {
+        let mut host = std::mem::take(&mut self.losses.host);
+        let besides = std::mem::take(&mut self.losses.hosts_besides);
+        if !besides.is_empty() && rng.chance(500) {
+            host.insert(*rng.pick(&besides));
+        }
         if host.is_empty() || !self.is_covered() || self.losses.rotten && !host.contains(&FRAIL) {
             return BTreeSet::new();
         }
