@@ -5,8 +5,9 @@
 
 use crate::report::Report;
 use crate::{results, seeds, tidy, tree};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);
-    // Tests of one crate start the program of another. Cargo builds them all first, as each has tests of its own.
-    tests(&mut report, cargo(&["test", "--workspace", "--no-fail-fast"]));
+    tests(&mut report);
     if simulator == Simulator::Run {
         simulate(&mut report);
     }
@@ -116,25 +116,78 @@ fn show_stale_results(report: &mut Report) {
     report.step("results", list.is_ok(), start.elapsed());
 }
 
-/// Runs the tests, prints their output as it comes, and counts from it.
-fn tests(report: &mut Report, mut command: Command) {
+/// Runs all tests, in two lanes beside each other: those of the lab mostly wait, for disks, databases and time; the others
+/// compute. The lab's output comes at its end. Cargo builds everything first, as tests of one crate start the program of
+/// another.
+///
+/// Tests are chosen by their names within the whole workspace. With some crates alone, cargo would build the libraries
+/// below with other features, once more.
+fn tests(report: &mut Report) {
     heading("tests");
+    step(report, "tests are built", cargo(&["test", "-q", "--workspace", "--no-run"]));
+    let (lab, others) = integration_tests();
+    let lane = |targets: &[&str], names: &[String]| {
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        command.args(targets).args(names.iter().flat_map(|name| ["--test", name]));
+        command
+    };
+    let slow = lane(&[], &lab);
+    let slow = std::thread::spawn(move || run_tests(slow, |_| ()));
+    let quick = run_tests(lane(&["--lib", "--bins"], &others), |line| println!("{line}"));
+    quick.tell(report, "tests");
+    run_tests(cargo(&["test", "--workspace", "--doc"]), |line| println!("{line}")).tell(report, "tests in documents");
+    heading("tests of the lab");
+    let slow = slow.join().unwrap_or_default();
+    println!("{}", slow.output);
+    slow.tell(report, "tests of the lab");
+}
+
+/// The names of the integration tests: of the lab, and of all others. A name that both have is run with the lab's.
+fn integration_tests() -> (Vec<String>, Vec<String>) {
+    let of = |krate: &Path| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(krate.join("tests")).into_iter().flatten().flatten();
+        let name = |path: PathBuf| {
+            let is_test = path.extension().is_some_and(|end| end == "rs") || path.join("main.rs").is_file();
+            path.file_stem().filter(|_| is_test).map(|name| name.to_string_lossy().into_owned())
+        };
+        entries.filter_map(|entry| name(entry.path())).collect()
+    };
+    let crates = tree::root().join("crates");
+    let lab = of(&crates.join("lab"));
+    let all = std::fs::read_dir(&crates).into_iter().flatten().flatten().flat_map(|krate| of(&krate.path()));
+    let others: BTreeSet<String> = all.filter(|name| !lab.contains(name)).collect();
+    (lab.into_iter().collect(), others.into_iter().collect())
+}
+
+/// What a run of tests came to.
+#[derive(Default)]
+struct Ran {
+    output: String,
+    ok: bool,
+    took: Duration,
+}
+
+impl Ran {
+    fn tell(&self, report: &mut Report, name: &str) {
+        report.tests(name, &self.output, self.ok, self.took);
+    }
+}
+
+fn run_tests(mut command: Command, each: impl Fn(&str)) -> Ran {
     let start = Instant::now();
-    let mut output = String::new();
-    let ok = match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
+    let mut ran = Ran::default();
+    match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
         Ok(mut child) => {
             let lines = child.stdout.take().map(|pipe| BufReader::new(pipe).lines());
             for line in lines.into_iter().flatten().map_while(Result::ok) {
-                println!("{line}");
-                output.push_str(&line);
-                output.push('\n');
+                each(&line);
+                ran.output.push_str(&line);
+                ran.output.push('\n');
             }
-            child.wait().is_ok_and(|status| status.success())
+            ran.ok = child.wait().is_ok_and(|status| status.success());
         }
-        Err(error) => {
-            println!("starting cargo: {error}");
-            false
-        }
-    };
-    report.tests("tests", &output, ok, start.elapsed());
+        Err(error) => println!("starting cargo: {error}"),
+    }
+    ran.took = start.elapsed();
+    ran
 }

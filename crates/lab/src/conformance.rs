@@ -8,7 +8,7 @@ use crate::command;
 use crate::failure::{Failure, Result};
 use crate::fio::Job;
 use crate::fsx::{self, Shape};
-use crate::pjdfstest::{self, Compared};
+use crate::pjdfstest::{self, Compared, Outcomes};
 use crate::pond::{Headpond, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::service::Service;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The modes, and what share of fsx's operations each gets, of 10: write-back has the most to go wrong.
 const MODES: [(&str, u64); 4] = [("write-back", 7), ("write-through", 1), ("write-around", 1), ("pass-through", 1)];
-/// Operations of one run of fsx.
+/// Operations of one run of fsx, at most.
 const RUN_OPERATIONS: u64 = 50_000;
 /// Runs of fsx at the same time, each on a file of its own.
 const AT_ONCE: u64 = 3;
@@ -71,9 +71,10 @@ pub fn run_on(
     let place = Place::make(storage, directory)?;
     let mut random = options.seed;
     let mut report = ConformanceReport::default();
+    let origin = Outcomes::of(&place.bare, &place.run)?;
     for (mode, share) in MODES {
         let mount = headpond.mount(&Mounting { mode, ..place.mounting.clone() })?;
-        let compared = place.posix(mode)?;
+        let compared = place.posix(mode, &origin)?;
         each(&format!(
             "{mode}: pjdfstest: {} passed, {} skipped on both, skipped on the mount only: {:?}, failed on both: {:?}",
             compared.passed, compared.skipped, compared.skipped_on_mount, compared.failed_on_both
@@ -105,8 +106,8 @@ impl Place {
         Ok(Self { mounting, run: directory_in(directory, "run")?, bare: directory_in(storage, "bare")? })
     }
 
-    fn posix(&self, mode: &str) -> Result<Compared> {
-        let compared = pjdfstest::compare(&self.mounting.mountpoint, &self.bare, &self.run)?;
+    fn posix(&self, mode: &str, origin: &Outcomes) -> Result<Compared> {
+        let compared = origin.compare(&Outcomes::of(&self.mounting.mountpoint, &self.run)?)?;
         if compared.failed.is_empty() {
             return Ok(compared);
         }
@@ -127,8 +128,9 @@ impl Place {
         let mut left = operations;
         while left > 0 {
             let mut running = Vec::new();
+            let each_of_these = left.div_ceil(AT_ONCE).min(RUN_OPERATIONS);
             for worker in 0..AT_ONCE {
-                let now = left.min(RUN_OPERATIONS);
+                let now = left.min(each_of_these);
                 if now == 0 {
                     break;
                 }

@@ -65,11 +65,6 @@ impl Outcomes {
     }
 }
 
-/// Runs the suite in both directories, which are on the mount and on its origin's file system.
-pub fn compare(mount: &Path, origin: &Path, run: &Path) -> Result<Compared> {
-    Outcomes::of(origin, run)?.compare(&Outcomes::of(mount, run)?)
-}
-
 /// What this machine lacks.
 #[must_use]
 pub fn missing() -> Option<String> {
