@@ -1,11 +1,11 @@
 //! The members of the log: which have copies of what, and what the loss of one means.
 //!
 //! Invariants:
-//! - A host segment that is opened while two members work has a copy on another member. Each batch goes to both, and a
-//!   sync waits for both.
+//! - A host segment that is opened while two members work has a copy on another member; with members that have copies
+//!   only, on each of these, two at most. Each batch goes to all of them, and a sync waits for all.
 //! - When a member is lost, no request hears that something is durable until the list without it is: else the lost
 //!   member could be believed at the next start, alone. Meanwhile the log goes on.
-//! - A segment is *weak* if its dirty blocks have one copy, and could have two. Reclaim empties it.
+//! - A segment is *weak* if its dirty blocks have fewer copies than they could have. Reclaim empties it.
 
 use headpond_base::{BatchNumber, Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
 use headpond_format::{Address, HostCopies, Member, SegmentState};
@@ -97,16 +97,21 @@ impl Log {
     /// How many copies each host batch has from now on, with this redundancy and the one before.
     #[must_use]
     pub fn host_copies(&self, redundancy: Redundancy) -> HostCopies {
+        if !self.mirrors() {
+            return HostCopies::ONE;
+        }
         let open = self.open_of(Stream::Host).map(|id| self.copies_of(id));
         open.chain(self.untold_copies).fold(self.copies_to_make(redundancy), HostCopies::min)
     }
 
     /// How many members that work have the bytes of a segment.
     fn copies_of(&self, id: SegmentId) -> HostCopies {
-        let works = |keeper: &SegmentId| self.is_on_working(*keeper);
-        let (apart, others): (Vec<_>, Vec<_>) =
-            self.segments.keepers(id).filter(works).partition(|keeper| self.segments.lies_apart(*keeper));
-        HostCopies::of(0, others.len(), apart.len())
+        let (mut others, mut apart) = (0, 0);
+        for keeper in self.segments.keepers(id).filter(|keeper| self.is_on_working(*keeper)) {
+            let count = if self.segments.lies_apart(keeper) { &mut apart } else { &mut others };
+            *count += 1;
+        }
+        HostCopies::of(0, others, apart)
     }
 
     /// Whether the loss of any member loses no host batch, be it durable or not, and leaves room to go on.
@@ -204,7 +209,8 @@ impl Log {
     /// Where a read of this location should go, the `attempt`-th, from 0. `None`: no further place is worth a try.
     ///
     /// A place on a member that works comes first, and of those a member that has not only copies: that one is near. Of
-    /// two alike each has its turn, so that both members share the reads. What is in a row is read in its home, else out of the row. A lone place is tried twice.
+    /// two alike each has its turn, so that both members share the reads. What is in a row is read in its home, else out
+    /// of the row. A lone place is tried twice.
     ///
     /// # Panics
     /// When the location is in no segment.
