@@ -21,6 +21,12 @@ pub struct PeerArgs {
     /// An fsync returns once it is on that host's disk, too
     #[arg(long, requires = "peer")]
     pub copies_durable: bool,
+    /// After so many milliseconds without an answer that it owes, a peer is lost: 200 to 5000. Syncs wait for that long at
+    /// most. Shorter: a host that hangs, or a wire that is cut, holds syncs up for less time; and a host that is merely slow
+    /// loses its copy, which is then made anew
+    #[arg(long, value_name = "MILLISECONDS", requires = "peer", default_value_t = PeerPlan::TIMEOUT_MILLIS,
+        value_parser = clap::value_parser!(u64).range(200..=PeerPlan::TIMEOUT_MILLIS))]
+    pub peer_timeout: u64,
 }
 
 fn address(text: &str) -> Result<String, String> {
@@ -31,8 +37,12 @@ impl PeerArgs {
     /// As the control plane takes it.
     pub fn plans(&self) -> Vec<PeerPlan> {
         let (certificates, durable) = (&self.peer_certificates, self.copies_durable);
-        let plan =
-            |address: &String| PeerPlan { address: address.clone(), certificates: certificates.clone(), durable };
+        let plan = |address: &String| PeerPlan {
+            address: address.clone(),
+            certificates: certificates.clone(),
+            durable,
+            timeout_millis: self.peer_timeout,
+        };
         self.peer.iter().map(plan).collect()
     }
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headpond_base::PoolId;
-use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PeerAddress};
+use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PATIENCE, PeerAddress};
 use headpond_device::Flash;
 use headpond_format::{MemberName, Superblock};
 use headpond_peer::{Hello, PROTOCOL, Reason};
@@ -25,6 +26,14 @@ pub struct PeerPlan {
     /// Syncs shall be on the peer's disk.
     #[serde(default)]
     pub durable: bool,
+    /// For how many milliseconds it may owe an answer, and be silent, before it is lost: 5,000 at most.
+    #[serde(default = "timeout_millis")]
+    pub timeout_millis: u64,
+}
+
+/// The usual time for which a peer may be silent.
+const fn timeout_millis() -> u64 {
+    PeerPlan::TIMEOUT_MILLIS
 }
 
 /// Who asks a peer.
@@ -46,6 +55,9 @@ pub(crate) enum PeerTrouble {
 }
 
 impl PeerPlan {
+    /// For how long a peer may be silent, if nobody says another time.
+    pub const TIMEOUT_MILLIS: u64 = PATIENCE.as_millis() as u64;
+
     /// Its address as a path, by which devices are named.
     pub(crate) fn path(&self) -> &Path {
         Path::new(&self.address)
@@ -86,7 +98,8 @@ impl PeerPlan {
                 deposed.say(format!("its peer says that {end}"));
             }
         };
-        match Link::connect(&address, certificates.as_ref(), &hello, when_ended) {
+        let patience = Duration::from_millis(self.timeout_millis);
+        match Link::connect(&address, certificates.as_ref(), &hello, patience, when_ended) {
             Ok((link, _)) => Ok(Flash::far(Arc::new(link), self.path())),
             Err(LinkError::Refused(refused)) if refused.reason == Reason::NotKept => Err(PeerTrouble::NotKept),
             Err(error @ LinkError::Refused(refused)) if matches!(refused.reason, Reason::Owner | Reason::Epoch) => {

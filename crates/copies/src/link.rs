@@ -7,7 +7,8 @@
 //! - Each operation ends once, but for trims: also when the connection ends, and when the link is dropped.
 //! - Once the connection has ended, nothing is sent any more. There is no second connection: a request that was on its
 //!   way over a first one could arrive after a newer one.
-//! - A peer that owes an answer is waited for as long as [`PATIENCE`] after it was last heard of.
+//! - A peer that owes an answer is waited for no longer than the owner's patience after it was last heard of, and that is
+//!   [`PATIENCE`] at most.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -31,7 +32,8 @@ use crate::address::PeerAddress;
 use crate::certificates::Certificates;
 use crate::channel::{Channel, Socket};
 
-/// How long a peer that owes an answer may be silent.
+/// How long a peer that owes an answer may be silent, at most: an owner may wait less. A peer whose copy is held for a
+/// take-over is silent for as long, so that each owner has given it up by then.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes on the way out, beyond which no further request is put there.
@@ -42,8 +44,8 @@ const OUT_MAX: usize = 2 << 20;
 pub enum LinkEnd {
     /// The connection ended.
     Closed(String),
-    /// The peer owed an answer, and gave none in time.
-    Silent,
+    /// The peer owed an answer, and gave none in this time.
+    Silent(Duration),
     /// The peer broke the protocol.
     Broken(BadFrame),
     /// Another host has the pool, with this owner's number.
@@ -54,7 +56,7 @@ impl LinkEnd {
     const fn errno(&self) -> Errno {
         match self {
             Self::Closed(_) | Self::Broken(_) => Errno::IO,
-            Self::Silent => Errno::TIMEDOUT,
+            Self::Silent(_) => Errno::TIMEDOUT,
             Self::Deposed(_) => Errno::STALE,
         }
     }
@@ -64,7 +66,7 @@ impl fmt::Display for LinkEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed(why) => write!(f, "the connection has ended: {why}"),
-            Self::Silent => write!(f, "it owes an answer, and was silent for {} s", PATIENCE.as_secs()),
+            Self::Silent(patience) => write!(f, "it owes an answer, and was silent for {} s", patience.as_secs_f64()),
             Self::Broken(rule) => write!(f, "it sent {rule}"),
             Self::Deposed(owner) => write!(f, "another host has taken over the pool (owner's number {owner})"),
         }
@@ -142,7 +144,8 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects, and asks for a member. `when_ended` hears why the connection ended, unless the link was dropped.
+    /// Connects, and asks for a member. A peer that owes an answer may be silent for `patience`, [`PATIENCE`] at most.
+    /// `when_ended` hears why the connection ended, unless the link was dropped.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -150,6 +153,7 @@ impl Link {
         address: &PeerAddress,
         certificates: Option<&Certificates>,
         hello: &Hello,
+        patience: Duration,
         when_ended: impl FnOnce(&LinkEnd) + Send + 'static,
     ) -> Result<(Self, Accepted), LinkError> {
         let mut channel = open(address, certificates)?;
@@ -187,6 +191,7 @@ impl Link {
             jobs: HashMap::new(),
             next: 1,
             heard_at: Instant::now(),
+            patience: patience.min(PATIENCE),
         };
         let thread = std::thread::Builder::new().name("peer".to_owned());
         let thread = thread.spawn(move || talk.run(when_ended))?;
@@ -300,6 +305,8 @@ struct Talk {
     jobs: HashMap<u64, Job>,
     next: u64,
     heard_at: Instant,
+    /// How long it may be silent then.
+    patience: Duration,
 }
 
 impl Talk {
@@ -349,8 +356,8 @@ impl Talk {
             Err(error) => return Err(closed(error)),
         }
         self.hear()?;
-        if self.side.is_owed() && self.heard_at.elapsed() >= PATIENCE {
-            return Err(LinkEnd::Silent);
+        if self.side.is_owed() && self.heard_at.elapsed() >= self.patience {
+            return Err(LinkEnd::Silent(self.patience));
         }
         Ok(true)
     }
@@ -446,7 +453,7 @@ impl Talk {
         let descriptor = self.channel.descriptor();
         let mut watched =
             [PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room), PollFd::new(&self.shared.event, asks)];
-        let left = PATIENCE.saturating_sub(self.heard_at.elapsed()) + Duration::from_millis(1);
+        let left = self.patience.saturating_sub(self.heard_at.elapsed()) + Duration::from_millis(1);
         let limit = self
             .side
             .is_owed()

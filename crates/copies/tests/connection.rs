@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use headpond_base::{BufMut, Errno, MemberId, PoolId};
-use headpond_copies::{Link, LinkEnd, LinkError, PeerAddress, PeerServer, ServerConfig, Store, take_over};
+use headpond_copies::{Link, LinkEnd, LinkError, PATIENCE, PeerAddress, PeerServer, ServerConfig, Store, take_over};
 use headpond_device::{Backend, Completion, DiskOp, End, Fill, Flash, Tag, TrimPolicy, start_reactor};
 use headpond_peer::{Accepted, Hello, PROTOCOL, PeerFrame, Reason, Said};
 
@@ -36,7 +36,7 @@ fn socket(dir: &Path) -> String {
 
 fn connect(address: &PeerAddress, hello: &Hello) -> Result<(Flash, Receiver<LinkEnd>), LinkError> {
     let (sender, ended) = channel();
-    let (link, _) = Link::connect(address, None, hello, move |end| drop(sender.send(end.clone())))?;
+    let (link, _) = Link::connect(address, None, hello, PATIENCE, move |end| drop(sender.send(end.clone())))?;
     Ok((Flash::far(std::sync::Arc::new(link), Path::new("peer")), ended))
 }
 

@@ -26,7 +26,7 @@ enum Meaning {
 
 /// Those of `headpond mount` keep their names. What decides about data once (`--format`, `--discard-dirty`,
 /// `--keep-pool`, `--keep-origin`) must not happen again at each boot, and is not here.
-const OPTIONS: [(&str, Meaning); 49] = [
+const OPTIONS: [(&str, Meaning); 50] = [
     ("flash", Meaning::Value),
     ("size", Meaning::Value),
     ("reserve", Meaning::Value),
@@ -42,6 +42,7 @@ const OPTIONS: [(&str, Meaning); 49] = [
     ("processors", Meaning::Value),
     ("peer", Meaning::Value),
     ("copies", Meaning::Value),
+    ("peer-timeout", Meaning::Value),
     ("peer-certificates", Meaning::Value),
     ("registry", Meaning::Value),
     ("registry-certificates", Meaning::Value),

@@ -245,10 +245,10 @@ fn a_peer_that_answers_what_it_does_not_keep_is_found_by_the_ledger() {
 
 #[test]
 fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
-    for signal in ["-KILL", "-STOP"] {
+    for (signal, why) in [("-KILL", "has ended"), ("-STOP", "was silent for 0.9 s")] {
         let pond = Pond::new();
         let peer = Peer::here(&pond);
-        pond.mount(&["--size", SIZE, "--peer", &peer.address]).ok();
+        pond.mount(&["--size", SIZE, "--peer", &peer.address, "--peer-timeout", "900"]).ok();
         let (end, path) = (AtomicBool::new(false), pond.mnt().join("file"));
         let holds = std::thread::scope(|scope| {
             let writer = scope.spawn(|| write_and_verify(&path, &end));
@@ -265,7 +265,9 @@ fn a_peer_that_is_lost_under_load_is_no_error_and_can_be_had_again() {
         let action = status["actions"][0].as_str().unwrap();
         let told = [peer.address.as_str(), "--peer", "each sync waits for the origin", "again and again"];
         assert!(told.iter().all(|what| action.contains(what)), "{signal}: {action}");
-        assert!(pond.log().contains(&format!("peer {}", peer.address)), "{signal}: {}", pond.log());
+        let log = pond.log();
+        let mut of_peer = log.lines().filter(|line| line.contains(&format!("peer {}", peer.address)));
+        assert!(of_peer.any(|line| line.contains(why)), "{signal}: {log}");
         drop(peer);
         let again = Peer::here(&pond);
         wait_until("it has a copy again", || pool_status(&pond)["state"] == "ONLINE");
@@ -323,6 +325,15 @@ fn wait_for_copy_at(pond: &Pond, peer: &Peer) {
     });
 }
 
+/// A host with this store takes over from one that is gone, and has each of so many synced records.
+fn goes_on_with_everything(pond: &Pond, store: &str, synced: u64) {
+    assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
+    take_over_from(pond, store, &["--old-owner-is-dead"]).ok();
+    let found = records(&pond.at("mnt2").join("ledger"));
+    assert!(found >= synced, "{found} of {synced} synced records");
+    run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+}
+
 #[test]
 fn the_next_peer_has_the_copy_once_the_first_is_lost_and_it_can_take_over() {
     let mut pond = Pond::new();
@@ -345,13 +356,8 @@ fn the_next_peer_has_the_copy_once_the_first_is_lost_and_it_can_take_over() {
         writer.join().unwrap();
     });
     let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
-    let synced = synced.into_inner();
-    assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
     take_over(&pond, &["--old-owner-is-dead"]).refused(43, &["is not all of the pool"]);
-    take_over_from(&pond, "store3", &["--old-owner-is-dead"]).ok();
-    let found = records(&pond.at("mnt2").join("ledger"));
-    assert!(found >= synced, "{found} of {synced} synced records");
-    run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+    goes_on_with_everything(&pond, "store3", synced.into_inner());
 }
 
 /// Two hosts have all that is synced. The owner dies with its flash, and one of them: at once, or before.
@@ -389,12 +395,7 @@ fn the_loss_of_the_owner_and_of_one_of_two_peers_loses_nothing() {
             writer.join().unwrap();
         });
         let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
-        let synced = synced.into_inner();
-        assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
-        take_over_from(&pond, "store3", &["--old-owner-is-dead"]).ok();
-        let found = records(&pond.at("mnt2").join("ledger"));
-        assert!(found >= synced, "{found} of {synced} synced records");
-        run(["unmount".as_ref(), pond.at("mnt2").as_os_str()]).ok();
+        goes_on_with_everything(&pond, "store3", synced.into_inner());
     }
 }
 

@@ -478,7 +478,12 @@ mod tests {
             ] {
                 let (origin, mountpoint) = ("/slow/a\nb".into(), "/mnt/%41 x".into());
                 let address = "unix:/run/a\nb".to_owned();
-                let plan = |dir| PeerPlan { address: address.clone(), certificates: Some(dir), durable: true };
+                let plan = |dir| PeerPlan {
+                    address: address.clone(),
+                    certificates: Some(dir),
+                    durable: true,
+                    timeout_millis: 900,
+                };
                 let peers = http_token.clone().into_iter().flat_map(|dir| [plan(dir.clone()), plan(dir)]).collect();
                 let places = Places { origin, mountpoint, http_token: http_token.clone(), flashes, peers };
                 assert_eq!(read(&written(&places)), Some(places));

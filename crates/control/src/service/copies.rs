@@ -184,7 +184,12 @@ mod tests {
 
     #[test]
     fn the_peer_that_was_lost_is_tried_last_and_the_others_in_their_order() {
-        let peer = |address: &str| PeerPlan { address: address.to_owned(), certificates: None, durable: false };
+        let peer = |address: &str| PeerPlan {
+            address: address.to_owned(),
+            certificates: None,
+            durable: false,
+            timeout_millis: PeerPlan::TIMEOUT_MILLIS,
+        };
         let order = last_the_lost_one(["a", "b", "c"].map(peer).to_vec(), Some("a".into()));
         assert_eq!(order, ["b", "c", "a"].map(peer));
     }

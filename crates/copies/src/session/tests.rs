@@ -18,7 +18,7 @@ use crate::server::{PeerServer, ServerConfig, Stopper};
 use crate::store::{Store, StoredCopy};
 use crate::store_error::StoreError;
 use crate::taken_over::{HeldCopy, hold_in, take_over};
-use crate::{Link, LinkEnd, LinkError, PeerAddress};
+use crate::{Link, LinkEnd, LinkError, PATIENCE, PeerAddress};
 
 const POOL: PoolId = PoolId([7; 16]);
 const OTHER: PoolId = PoolId([8; 16]);
@@ -90,7 +90,7 @@ impl Server {
     fn connect(&self, hello: &Hello) -> Result<(Flash, Receiver<LinkEnd>), LinkError> {
         let (sender, ended) = channel();
         let address = PeerAddress::Unix(self.socket());
-        let (link, _) = Link::connect(&address, None, hello, move |end| drop(sender.send(end.clone())))?;
+        let (link, _) = Link::connect(&address, None, hello, PATIENCE, move |end| drop(sender.send(end.clone())))?;
         Ok((Flash::far(Arc::new(link), Path::new("peer")), ended))
     }
 
