@@ -5,7 +5,7 @@ use headpond_base::SegmentId;
 /// The most copies beside the first: on two other hosts.
 pub const LENDERS_MAX: usize = 2;
 
-/// The segments in whose homes the copies of a segment are: at most [`LENDERS_MAX`].
+/// The segments in whose homes the copies of a segment are: two at most.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Lenders([Option<SegmentId>; LENDERS_MAX]);
 
