@@ -70,6 +70,15 @@ impl HostCopies {
         self.all >= other.all && self.apart >= other.apart
     }
 
+    /// What is left of this if copies come only to members that the list has in use.
+    #[must_use]
+    pub fn within(self, list: &Members) -> Self {
+        let in_use = || list.iter().map(|(_, member)| member).filter(|member| member.state == MemberState::InUse);
+        let apart = in_use().filter(|member| member.copies_only).count();
+        let (all, most) = (usize::from(self.all), usize::from(self.apart));
+        Self::of(0, all.min(in_use().count()).saturating_sub(most.min(apart)), most.min(apart))
+    }
+
     /// Whether each batch is on some member of `list` that is not among those that are missing.
     #[must_use]
     pub fn last_without(self, list: &Members, missing: impl IntoIterator<Item = MemberId>) -> bool {
@@ -124,6 +133,17 @@ mod tests {
         let twice = list(2, 2);
         assert!(lasts((3, 2), &twice, &[0, 1, 2]) && lasts((3, 2), &twice, &[2, 3]));
         assert!(!lasts((3, 2), &twice, &[0, 2, 3]) && !lasts((2, 1), &twice, &[0, 1, 3, 2]));
+    }
+
+    #[test]
+    fn a_member_that_is_being_emptied_gets_no_copies() {
+        let copies = |all, apart| HostCopies::new(all, apart).unwrap();
+        let emptied = |list: Members, member: u16| list.with_state(MemberId(member), MemberState::Emptied);
+        assert_eq!(copies(2, 0).within(&list(2, 0)), copies(2, 0));
+        assert_eq!(copies(2, 0).within(&emptied(list(2, 0), 0)), HostCopies::ONE);
+        assert_eq!(copies(2, 1).within(&emptied(list(2, 1), 2)), copies(2, 0), "mirrored here");
+        assert_eq!(copies(3, 2).within(&emptied(list(1, 2), 1)), copies(2, 1));
+        assert_eq!(copies(3, 2).within(&list(1, 2)), copies(3, 2));
     }
 
     #[test]
