@@ -13,7 +13,7 @@
 //! - Until then a lost member holds up every answer that something is durable, and a new one gets no segment.
 
 use headpond_base::{MemberId, Nanos};
-use headpond_format::{Member, MemberState, Members};
+use headpond_format::{MemberState, Members};
 
 use crate::request::{MembersChange, RequestId};
 
@@ -37,7 +37,7 @@ pub(crate) struct Membership {
     stage: Stage,
     /// A member of it is being emptied.
     empties: bool,
-    /// A member of it that had copies only is lost, no other has come in its place, and none is left.
+    /// A member that had copies only is lost. Until another list counts, which misses none.
     misses_copy: bool,
     is_one: bool,
     /// When the origin's side is told again, after a failure.
@@ -90,7 +90,12 @@ impl Membership {
         self.empties || matches!(self.asked(), Some(MembersChange::Shrink { .. }))
     }
 
-    /// Whether the pool had a copy on another host, misses it, and has no other.
+    /// A list counts that misses no copy, and what it has in use takes copies: none is missed any more.
+    pub(crate) fn copies_are_made(&mut self) {
+        self.misses_copy = misses_copy(&self.wanted);
+    }
+
+    /// Whether the pool misses a copy that it had on another host. It may have another one.
     pub(crate) const fn misses_copy(&self) -> bool {
         self.misses_copy
     }
@@ -116,7 +121,7 @@ impl Membership {
     /// Another list is wanted from now on.
     pub(crate) fn want(&mut self, list: Members) {
         self.empties = has_emptied(&list);
-        self.misses_copy = misses_copy(&list);
+        self.misses_copy |= misses_copy(&list);
         self.is_one = is_one(&list);
         self.numbers_changed = true;
         self.wanted = list;
@@ -197,10 +202,38 @@ fn is_one(list: &Members) -> bool {
 }
 
 fn misses_copy(list: &Members) -> bool {
-    let has = |which: fn(&Member) -> bool| list.iter().any(|(_, member)| member.copies_only && which(member));
-    has(|member| member.missed) && !has(|member| member.state == MemberState::InUse)
+    list.iter().any(|(_, member)| member.copies_only && member.missed)
 }
 
 fn has_emptied(list: &Members) -> bool {
     list.iter().any(|(_, member)| member.state == MemberState::Emptied)
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_format::{Geometry, Member, MemberName};
+
+    use super::*;
+
+    #[test]
+    fn a_lost_copy_is_missed_until_the_list_with_another_one_counts() {
+        let own = Geometry::with_segment_bytes(64 << 20, 2 << 20).member(MemberName([1; 16]));
+        let copies = |name: u8| Member { name: MemberName([name; 16]), copies_only: true, ..own };
+        let (list, first) = Members::first(own).with(copies(2)).unwrap();
+        let mut membership = Membership::new(&list, &[]);
+        let settle = |membership: &mut Membership| {
+            let wanted = membership.wanted().clone();
+            let generation = membership.counts(&wanted).unwrap();
+            membership.told(generation, false, Nanos(1))
+        };
+        assert!(settle(&mut membership) && !membership.misses_copy());
+        membership.lose(first);
+        assert!(membership.misses_copy(), "at once: what is written now has no copy");
+        let (longer, _) = membership.wanted().with(copies(3)).unwrap();
+        membership.want(longer.forgiving(first));
+        assert!(membership.misses_copy(), "the next one is only wanted");
+        assert!(settle(&mut membership));
+        membership.copies_are_made();
+        assert!(!membership.misses_copy());
+    }
 }

@@ -147,7 +147,6 @@ fn what_is_frozen_goes_on_with_another_setting_and_with_the_end_of_the_mount() {
     assert!(matches!(world.reply(asked), Reply::Done));
 }
 
-/// After a take-over the pool goes on upon the copy. The next host with a copy makes it whole, so nobody is missed.
 #[test]
 fn while_one_of_two_copies_is_left_syncs_wait_for_nothing_else() {
     let (mut world, file) = with_copy(CopyLoss::Freeze);
@@ -191,6 +190,7 @@ fn reads_stay_on_this_host_while_its_flash_gives_them() {
     assert!(read_all(&mut world), "but it is there");
 }
 
+/// After a take-over the pool goes on upon the copy. The next host with a copy makes it whole, so nobody is missed.
 #[test]
 fn a_copy_that_joins_after_a_take_over_stands_in_for_the_flash_that_was_lost() {
     let (mut world, file) = with_copy(CopyLoss::WriteThrough);

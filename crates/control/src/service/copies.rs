@@ -86,7 +86,8 @@ impl Service {
         let have = self.copies_at(stats);
         let others =
             self.members.devices().peers().iter().filter(|peer| !have.iter().any(|at| at == peer.path())).count();
-        self.settings().copies().saturating_sub(have.len()).min(others)
+        let mirrors = self.settings().config().redundancy != Redundancy::None;
+        if mirrors { self.settings().copies().saturating_sub(have.len()).min(others) } else { 0 }
     }
 
     /// Looks for another copy, if peers are named and too few have one. On a thread of its own: peers may be silent.

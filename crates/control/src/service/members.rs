@@ -34,6 +34,9 @@ use crate::settings::{LiveSettings, Loss, Missed};
 use crate::wording::Size;
 use crate::wording::clock::unix_seconds;
 
+/// So many other hosts may have copies at once.
+const COPIES_MAX: usize = 2;
+
 /// Keeps the devices of a pool for the workers to come.
 pub(crate) trait DeviceKeeper: Send + Sync {
     /// Keeps one more. `devices` are all that there are now.
@@ -365,6 +368,10 @@ impl PoolMembers {
         let members = self.handle.stats().members;
         let there = members.iter().filter(|shown| shown.state != MemberState::Gone);
         let (copies, own): (Vec<&MemberShown>, Vec<&MemberShown>) = there.partition(|shown| shown.copies_only);
+        if copies.iter().any(|one| self.devices.path_of(one.member) == peer.path()) {
+            // To ask for another would take the place of that one.
+            return Err(Refusal::Usage(format!("{} has a copy of the pool. Nothing was changed", peer.address)));
+        }
         if copies.len() >= most {
             let at: Vec<_> = copies.iter().map(|one| self.devices.path_of(one.member).display().to_string()).collect();
             return Err(Refusal::Usage(format!(
@@ -412,6 +419,10 @@ impl PoolMembers {
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
         let file = DeviceFile::of(flash.opened()).map_err(|error| failed("cannot open it once more", &error))?;
         let known = self.handle.stats().members;
+        let copies = known.iter().filter(|shown| shown.copies_only && shown.state != MemberState::Gone).count();
+        if row.copies_only && copies >= COPIES_MAX {
+            return Err(format!("{}: two other hosts have copies already", path.display()));
+        }
         let is_kept =
             |shown: &MemberShown| shown.missed && instead_of != Some(shown.member) || self.devices.has(shown.member);
         let number = number_for(u64::from(row.slots), &known, &self.geometry, MEMBERS_MAX, is_kept);

@@ -115,10 +115,8 @@ impl Service {
         let redundancy = self.settings().config().redundancy;
         let seen = self.members.seen(&stats);
         let exposed_pace = self.exposed_pace(&stats);
-        let failed = stats.engine.flash_failed != 0;
         let scrub = self.scrub_shown(&stats, &seen);
-        let copies = self.copies_at(&stats).len();
-        let mut actions = self.actions(&seen, redundancy, failed, copies);
+        let mut actions = self.actions(&stats, &seen, redundancy);
         actions.extend(scrub.as_ref().and_then(|scrub| scrub.action(&self.mountpoint())));
         PoolShown {
             mountpoint: self.mountpoint(),
@@ -193,7 +191,8 @@ impl Service {
     }
 
     /// What the operator should do, each with its command.
-    fn actions(&self, seen: &[SeenMember], redundancy: Redundancy, failed: bool, copies: usize) -> Vec<String> {
+    fn actions(&self, stats: &ShardStats, seen: &[SeenMember], redundancy: Redundancy) -> Vec<String> {
+        let (failed, copies) = (stats.engine.flash_failed != 0, self.copies_at(stats).len());
         let mnt = self.mountpoint();
         let mnt = mnt.display();
         let mut actions = Vec::new();
@@ -220,8 +219,9 @@ impl Service {
             });
         }
         let is_lost_copy = |member: &SeenMember| member.state.is_lost() && member.shown.copies_only;
-        if copies < self.settings().copies() && copies > 0 && !seen.iter().any(is_lost_copy) {
-            actions.push(self.lacks_copy("copies=2 asks for two other hosts", copies));
+        if self.lacks_copies(stats) && !seen.iter().any(is_lost_copy) {
+            let what = if copies == 0 { "no peer has a copy yet" } else { "copies=2 asks for two other hosts" };
+            actions.push(self.lacks_copy(what, copies));
         }
         for member in seen.iter().filter(|member| member.state == SeenState::Offline) {
             let flash = member.path.display();
@@ -268,6 +268,11 @@ impl Service {
         let mnt = self.mountpoint();
         let mnt = mnt.display();
         let peers = self.members.devices().peers();
+        if left >= self.settings().copies() {
+            return format!(
+                "{lost}, and there are as many copies as copies={left} says. To miss it no more: headpond pool remove {mnt} PEER"
+            );
+        }
         let meanwhile = match (left, self.settings().config().copy_loss) {
             (1.., _) => "has a copy on one other host, not on two. Meanwhile syncs wait for that one",
             (0, CopyLoss::WriteThrough) => "has no copy on another host. Meanwhile each sync waits for the origin",
@@ -288,7 +293,9 @@ impl Service {
 
     /// Whether fewer hosts have a copy than are to.
     fn lacks_copies(&self, stats: &ShardStats) -> bool {
-        !self.members.devices().peers().is_empty() && self.copies_at(stats).len() < self.settings().copies()
+        let mirrors = self.settings().config().redundancy != Redundancy::None;
+        let peers = self.members.devices().peers();
+        mirrors && !peers.is_empty() && self.copies_at(stats).len() < self.settings().copies()
     }
 
     /// The change under way, or the last one.

@@ -520,8 +520,8 @@ impl Engine {
         leaving.map(|(_, segment)| u64::from(segment.dirty)).sum()
     }
 
-    /// On how many members a start after a crash expects each host batch. It is refused while as many are missing,
-    /// whatever those have.
+    /// On how many members a start after a crash expects each host batch. It is refused while these may all be among those
+    /// that are missing.
     #[must_use]
     pub fn host_copies(&self) -> HostCopies {
         self.checkpoints.host_copies()

@@ -43,7 +43,8 @@ impl Segments {
     }
 
     /// Whether second copies go to members that have nothing else.
-    pub(crate) fn copies_apart(&self) -> bool {
+    #[must_use]
+    pub fn copies_apart(&self) -> bool {
         self.apart() > 0
     }
 

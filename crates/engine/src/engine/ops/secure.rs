@@ -41,13 +41,20 @@ impl Engine {
         }
     }
 
-    /// Whether the copy on another host is lost, and this pool is still one that serves.
+    /// Whether the copy on another host is lost, no other host gets one of what is written now, and this pool is still one
+    /// that serves.
     fn misses_copy(&self) -> bool {
-        self.membership.misses_copy() && self.store.takes_writes() && !self.life.is_ending()
+        self.membership.misses_copy()
+            && !self.store.log().segments().copies_apart()
+            && self.store.takes_writes()
+            && !self.life.is_ending()
     }
 
     /// Lets those go on that wait for a copy, once there is one or they need none any more.
     pub(crate) fn wake_secured(&mut self) {
+        if self.membership.is_settled() && !self.membership.is_busy() {
+            self.membership.copies_are_made();
+        }
         if self.config.copy_loss != CopyLoss::Freeze || !self.misses_copy() {
             self.requests.copy_is_there();
         }
