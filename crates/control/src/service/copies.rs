@@ -21,6 +21,8 @@ use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::wording::Size;
 
+const NOT_MIRRORED: &str = "the pool has redundancy=none, so nothing would be copied. Set redundancy=mirror first";
+
 /// The peers that cannot keep a copy, by their addresses, and why.
 type WhyNone = Vec<(String, String)>;
 
@@ -30,6 +32,9 @@ impl Service {
     /// # Errors
     /// If one says that another host has the pool.
     pub(crate) fn begin_copies(&self, peers: &[PeerPlan]) -> Result<Vec<String>, Refusal> {
+        if !peers.is_empty() && self.settings().config().redundancy == Redundancy::None {
+            return Ok(vec![format!("DEGRADED: no peer gets a copy: {NOT_MIRRORED}")]);
+        }
         if self.lacking_copies(&self.handle.stats()) == 0 {
             return Ok(Vec::new());
         }
@@ -69,8 +74,7 @@ impl Service {
 
     pub(super) fn open_at_peer(&self, peer: &PeerPlan, size: Option<Size>) -> Result<(HeldFlash, Member), Refusal> {
         if self.settings().config().redundancy == Redundancy::None {
-            let why = "the pool has redundancy=none, so nothing would be copied. Set redundancy=mirror first";
-            return Err(Refusal::Usage(why.to_owned()));
+            return Err(Refusal::Usage(NOT_MIRRORED.to_owned()));
         }
         self.members.open_at_peer(peer, size, self.settings().copies())
     }
