@@ -467,12 +467,6 @@ impl Log {
         }
     }
 
-    /// Whether a member takes new segments, or lends its slots.
-    #[must_use]
-    pub fn takes_new(&self, member: MemberId) -> bool {
-        self.segments.takes_new(member)
-    }
-
     /// A member takes no new segments any more but in its first `slots` slots.
     pub fn empty_member(&mut self, member: MemberId, slots: u32) {
         if !self.health.works(member) {

@@ -240,8 +240,8 @@ impl Engine {
                 if !self.can_do_without(open) {
                     return Err(Errno::INVAL);
                 }
+                self.store.empty_member(member, 0);
                 if row.state == MemberState::InUse {
-                    // It is emptied once that counts: until then a superblock may say that it has copies of what is written.
                     self.membership.want(list.with_state(member, MemberState::Emptied));
                 }
             }
@@ -447,9 +447,6 @@ impl Engine {
         let list = self.membership.wanted().clone();
         let emptied = list.iter().find(|(_, row)| row.state == MemberState::Emptied).map(|(id, _)| id);
         if let Some(member) = emptied {
-            if self.store.log().takes_new(member) {
-                self.store.empty_member(member, 0);
-            }
             if self.store.log().is_empty(member, 0) && self.can_give_back() {
                 self.store.let_go_of_member(member);
                 self.membership.want(list.with_state(member, MemberState::Gone));
