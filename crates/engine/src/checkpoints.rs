@@ -264,7 +264,7 @@ impl Checkpoints {
         // The superblock must say first that host batches have fewer copies from now on; or that they have more: only
         // then may members be missing after a crash.
         let log = of.store.log();
-        if self.superblock.host_copies != host_copies(of) {
+        if self.superblock.host_copies != log.host_copies(of.config.redundancy) {
             return true;
         }
         if of.stopping {
@@ -355,7 +355,7 @@ impl Checkpoints {
             selection: select(of.store, bare),
             list: of.list.clone(),
             segments: u32::try_from(of.store.log().segments().len()).expect("a location bounds it"),
-            host_copies: host_copies(of),
+            host_copies: of.store.log().host_copies(of.config.redundancy),
         });
         self.claim_copies(of.store);
     }
@@ -623,11 +623,6 @@ impl Checkpoints {
         self.starting = false;
         self.last.take()
     }
-}
-
-/// How many copies host batches have from now on. A member that is to be emptied gets none any more once the list says so.
-fn host_copies(of: &Of<'_>) -> HostCopies {
-    of.store.log().host_copies(of.config.redundancy).within(of.list)
 }
 
 /// The slot for a superblock of this counter.

@@ -2,7 +2,7 @@
 
 use headpond_base::MemberId;
 
-use crate::{Member, MemberState, Members};
+use crate::{Member, Members};
 
 /// How many members have each host batch after the checkpoint, at least.
 ///
@@ -31,11 +31,11 @@ impl HostCopies {
         if is_known { Some(Self { all, apart }) } else { None }
     }
 
-    /// As far as a superblock can say it: `home` and `others` ordinary members have each, and `apart` that have copies
-    /// only. At least one has.
+    /// As far as a superblock can say it: `own` ordinary members have each, and `apart` that have copies only. At least
+    /// one has.
     #[must_use]
-    pub fn of(home: usize, others: usize, apart: usize) -> Self {
-        let all = (home + others + apart).clamp(1, usize::from(Self::MOST.all));
+    pub fn of(own: usize, apart: usize) -> Self {
+        let all = (own + apart).clamp(1, usize::from(Self::MOST.all));
         let apart = apart.min(all - 1).min(usize::from(Self::MOST.apart));
         Self { all: all as u8, apart: apart as u8 }
     }
@@ -70,34 +70,21 @@ impl HostCopies {
         self.all >= other.all && self.apart >= other.apart
     }
 
-    /// What is left of this if copies come only to members that the list has in use.
-    #[must_use]
-    pub fn within(self, list: &Members) -> Self {
-        let in_use = || list.iter().map(|(_, member)| member).filter(|member| member.state == MemberState::InUse);
-        let apart = in_use().filter(|member| member.copies_only).count();
-        let (all, most) = (usize::from(self.all), usize::from(self.apart));
-        Self::of(0, all.min(in_use().count()).saturating_sub(most.min(apart)), most.min(apart))
-    }
-
     /// Whether each batch is on some member of `list` that is not among those that are missing.
     #[must_use]
     pub fn last_without(self, list: &Members, missing: impl IntoIterator<Item = MemberId>) -> bool {
         let (mut all, mut apart) = (0, 0);
         for member in missing {
             all += 1;
-            apart += usize::from(list.get(member).is_some_and(is_apart));
+            apart += usize::from(list.get(member).is_some_and(Member::keeps_copies));
         }
         all < usize::from(self.all) || apart < usize::from(self.apart)
     }
 
     /// Whether `list` has as many members with copies only.
     pub(crate) fn fit(self, list: &Members) -> bool {
-        list.iter().filter(|(_, member)| is_apart(member)).count() >= usize::from(self.apart)
+        list.iter().filter(|(_, member)| member.keeps_copies()).count() >= usize::from(self.apart)
     }
-}
-
-fn is_apart(member: &Member) -> bool {
-    member.copies_only && member.state != MemberState::Gone
 }
 
 #[cfg(test)]
@@ -133,17 +120,6 @@ mod tests {
         let twice = list(2, 2);
         assert!(lasts((3, 2), &twice, &[0, 1, 2]) && lasts((3, 2), &twice, &[2, 3]));
         assert!(!lasts((3, 2), &twice, &[0, 2, 3]) && !lasts((2, 1), &twice, &[0, 1, 3, 2]));
-    }
-
-    #[test]
-    fn a_member_that_is_being_emptied_gets_no_copies() {
-        let copies = |all, apart| HostCopies::new(all, apart).unwrap();
-        let emptied = |list: Members, member: u16| list.with_state(MemberId(member), MemberState::Emptied);
-        assert_eq!(copies(2, 0).within(&list(2, 0)), copies(2, 0));
-        assert_eq!(copies(2, 0).within(&emptied(list(2, 0), 0)), HostCopies::ONE);
-        assert_eq!(copies(2, 1).within(&emptied(list(2, 1), 2)), copies(2, 0), "mirrored here");
-        assert_eq!(copies(3, 2).within(&emptied(list(1, 2), 1)), copies(2, 1));
-        assert_eq!(copies(3, 2).within(&list(1, 2)), copies(3, 2));
     }
 
     #[test]

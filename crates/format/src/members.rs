@@ -62,6 +62,12 @@ impl Member {
         Self { name, state: MemberState::InUse, slots, used: slots, bytes, start, copies_only: false, missed: false }
     }
 
+    /// Whether it is there for copies only.
+    #[must_use]
+    pub fn keeps_copies(&self) -> bool {
+        self.copies_only && self.state != MemberState::Gone
+    }
+
     /// In how many of its slots, from the first, segments can be opened while it is in use.
     #[must_use]
     pub const fn openable(&self) -> u32 {

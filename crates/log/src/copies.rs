@@ -58,8 +58,9 @@ impl Log {
     }
 
     /// The superblock that a crash would leave may say that host batches have so many copies.
-    pub const fn claim_copies(&mut self, claimed: HostCopies) {
+    pub fn claim_copies(&mut self, claimed: HostCopies) {
         self.claimed_copies = claimed;
+        self.untold_copies = self.untold_copies.filter(|untold| !untold.reach(claimed));
     }
 
     /// A host segment is opened. If it has fewer copies than a superblock says, nobody hears that what is in it is
@@ -73,15 +74,10 @@ impl Log {
         }
     }
 
-    /// How many copies host batches have, if a superblock may say more, and nobody was told so yet.
+    /// Whether a superblock may say more copies of host batches than there are.
     #[must_use]
-    pub const fn untold_copies(&self) -> Option<HostCopies> {
-        self.untold_copies
-    }
-
-    /// No superblock says more.
-    pub const fn copies_are_told(&mut self) {
-        self.untold_copies = None;
+    pub const fn has_untold_copies(&self) -> bool {
+        self.untold_copies.is_some()
     }
 
     /// How many copies a host segment gets that is opened now, with this redundancy and the one before.
@@ -91,7 +87,7 @@ impl Log {
             return HostCopies::ONE;
         }
         let apart = self.segments.apart();
-        HostCopies::of(1, usize::from(apart == 0), apart)
+        HostCopies::of(1 + usize::from(apart == 0), apart)
     }
 
     /// How many copies each host batch has from now on, with this redundancy and the one before.
@@ -106,12 +102,12 @@ impl Log {
 
     /// How many members that work have the bytes of a segment.
     fn copies_of(&self, id: SegmentId) -> HostCopies {
-        let (mut others, mut apart) = (0, 0);
+        let (mut own, mut apart) = (0, 0);
         for keeper in self.segments.keepers(id).filter(|keeper| self.is_on_working(*keeper)) {
-            let count = if self.segments.lies_apart(keeper) { &mut apart } else { &mut others };
+            let count = if self.segments.lies_apart(keeper) { &mut apart } else { &mut own };
             *count += 1;
         }
-        HostCopies::of(0, others, apart)
+        HostCopies::of(own, apart)
     }
 
     /// Whether the loss of any member loses no host batch, be it durable or not, and leaves room to go on.

@@ -53,7 +53,7 @@ pub struct Segment {
     pub home: bool,
     /// Its bytes are in the homes of these segments, too.
     pub lenders: Lenders,
-    /// Some bytes may be in one of the two places only.
+    /// Some bytes may be in some of its places only.
     pub copies_differ: bool,
     /// Until the entries before this one are durable, a start may find blocks dirty here that are not any more.
     pub dirty_until: Sequence,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use headpond_base::{Buf, Errno, MemberId};
 use headpond_device::{Backend, Fill, Reactor, TrimPolicy, start_reactor};
 use headpond_engine::{Device, FlashRead, Mutation, Present, RecoverError, Recovered, recover_members};
-use headpond_format::{Member, MemberState, Members, Superblock};
+use headpond_format::{Members, Superblock};
 use headpond_shard::FlashReader;
 
 use super::flash::{FlashContent, HeldFlash, refusal};
@@ -162,7 +162,7 @@ impl HeldFlashes {
             };
             absent.push((peer.path().to_owned(), why));
         }
-        let wanted = newest.members.iter().filter(|(_, row)| row.copies_only && row.state != MemberState::Gone).count();
+        let wanted = newest.members.iter().filter(|(_, row)| row.keeps_copies()).count();
         if found.len() < wanted {
             self.absent.extend(absent);
         }
@@ -555,8 +555,7 @@ const MISSING: &str = "Nothing was written. Attach that device, and mount with a
 /// Whether it is the member for copies that this list has.
 fn is_copy(list: &Members, flash: &HeldFlash) -> bool {
     let Ok(FlashContent::Pool(there)) = flash.recognise() else { return false };
-    let is_in_use = |row: &&Member| row.copies_only && row.state != MemberState::Gone;
-    let name = |list: &Members| list.get(there.member).filter(is_in_use).map(|row| row.name);
+    let name = |list: &Members| list.get(there.member).filter(|row| row.keeps_copies()).map(|row| row.name);
     name(list).is_some() && name(list) == name(&there.members)
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use headpond_base::Redundancy;
-use headpond_format::{Member, MemberState};
+use headpond_format::Member;
 use headpond_shard::ShardStats;
 
 use super::commands::{Phase, Service};
@@ -81,7 +81,7 @@ impl Service {
 
     /// Where the copies lie.
     pub(super) fn copies_at(&self, stats: &ShardStats) -> Vec<PathBuf> {
-        let there = stats.members.iter().filter(|shown| shown.copies_only && shown.state != MemberState::Gone);
+        let there = stats.members.iter().filter(|shown| shown.keeps_copies());
         there.map(|shown| self.members.devices().path_of(shown.member)).collect()
     }
 

@@ -419,7 +419,7 @@ impl PoolMembers {
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("{}: {what}: {why}", path.display());
         let file = DeviceFile::of(flash.opened()).map_err(|error| failed("cannot open it once more", &error))?;
         let known = self.handle.stats().members;
-        let copies = known.iter().filter(|shown| shown.copies_only && shown.state != MemberState::Gone).count();
+        let copies = known.iter().filter(|shown| shown.keeps_copies()).count();
         if row.copies_only && copies >= COPIES_MAX {
             return Err(format!("{}: two other hosts have copies already", path.display()));
         }

@@ -53,6 +53,14 @@ pub struct MemberShown {
     pub may_go_offline: Result<(), Errno>,
 }
 
+impl MemberShown {
+    /// Whether it is there for copies only.
+    #[must_use]
+    pub fn keeps_copies(&self) -> bool {
+        self.copies_only && self.state != MemberState::Gone
+    }
+}
+
 /// The missed member in whose place another one comes: the first of its kind. After a take-over the copy of another host
 /// is the pool's flash, and what is missed is the flash that it had: the next host with a copy makes the pool whole.
 fn stands_in_for(list: &Members, copies_only: bool) -> Option<MemberId> {
@@ -325,7 +333,7 @@ impl Engine {
     /// Lets requests hear what is durable, once the origin and the superblock know what has one copy only.
     pub(crate) fn release_syncs(&mut self) {
         let log = self.store.log();
-        if log.is_held() && self.membership.is_settled() && log.untold_copies().is_none() {
+        if log.is_held() && self.membership.is_settled() && !log.has_untold_copies() {
             self.store.go_on_without_lost_members();
         }
     }

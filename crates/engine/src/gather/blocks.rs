@@ -177,13 +177,10 @@ impl Gathering<'_> {
         let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
-        let next = self
-            .store
-            .next_attempt(read.attempt, &read.slots[0])
-            .filter(|next| self.store.log().place_to_read(read.slots[0].location, next.number()).is_some());
         if !all_good
             && !moved
-            && let Some(next) = next
+            && let Some(next) = self.store.next_attempt(read.attempt, &read.slots[0])
+            && self.store.log().place_to_read(read.slots[0].location, next.number()).is_some()
         {
             // A transfer may go wrong once; flash that has rotted stays so.
             read.attempt = next;

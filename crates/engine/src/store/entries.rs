@@ -192,9 +192,6 @@ impl Store {
     /// The superblock that a crash would leave may say that host batches have so many copies.
     pub(crate) fn claim_copies(&mut self, claimed: HostCopies) {
         self.log.claim_copies(claimed);
-        if self.log.untold_copies().is_some_and(|untold| untold.reach(claimed)) {
-            self.log.copies_are_told();
-        }
     }
 
     /// Whether second copies are made anew.

@@ -206,11 +206,11 @@ pub(super) fn head_of(facts: &[u64; FACTS]) -> Option<(Vec<Address>, BatchHead)>
     let [at, copy, low, high, epoch, segment, generation, number, previous_host, owner, through, host, second] = *facts;
     let mut places = vec![place_of(at)?];
     // While a lost copy is struck, one place is named twice.
-    if copy != 0 && copy != at {
-        places.push(place_of(copy)?);
-    }
-    if second != 0 && second != at && second != copy {
-        places.push(place_of(second)?);
+    for word in [copy, second].into_iter().filter(|word| *word != 0) {
+        let place = place_of(word)?;
+        if !places.contains(&place) {
+            places.push(place);
+        }
     }
     let head = BatchHead {
         pool: pool_of([low, high]),

@@ -52,7 +52,7 @@ impl Engine {
 
     /// Lets those go on that wait for a copy, once there is one or they need none any more.
     pub(crate) fn wake_secured(&mut self) {
-        if self.membership.is_settled() && !self.membership.is_busy() {
+        if self.membership.misses_copy() && self.membership.is_settled() && !self.membership.is_busy() {
             self.membership.copies_are_made();
         }
         if self.config.copy_loss != CopyLoss::Freeze || !self.misses_copy() {
