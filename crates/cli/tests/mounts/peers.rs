@@ -128,12 +128,22 @@ fn take_over_from(pond: &Pond, store: &str, more: &[&str]) -> crate::pond::Said 
 /// The second flash of a host that has two.
 const SECOND: &str = "second-flash";
 
+/// Waits until so many syncs were answered.
+fn at_least(synced: &AtomicU64, count: u64) {
+    wait_until("it is written", || synced.load(Ordering::SeqCst) >= count);
+}
+
 /// Loads a mount until so many syncs were answered, kills its host, and destroys its flashes. Returns how many were.
 fn lose_the_owner(pond: &mut Pond, daemon: usize, after: u64) -> u64 {
+    lose_the_owner_after(pond, daemon, |_, synced| at_least(synced, after))
+}
+
+/// The same once something has happened under load, which is told how many syncs were answered.
+fn lose_the_owner_after(pond: &mut Pond, daemon: usize, happens: impl FnOnce(&Pond, &AtomicU64)) -> u64 {
     let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| append(&ledger, &synced));
-        wait_until("it is written", || synced.load(Ordering::SeqCst) >= after);
+        happens(pond, &synced);
         pond.kill(daemon);
         fs::remove_file(pond.flash()).unwrap();
         let _ = fs::remove_file(pond.at(SECOND));
@@ -343,21 +353,14 @@ fn the_next_peer_has_the_copy_once_the_first_is_lost_and_it_can_take_over() {
     // The worker that follows knows both.
     pond.kill_worker(daemon);
     wait_for_copy_at(&pond, &first);
-    let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
-    let at_least = |count: u64| wait_until("it is written", || synced.load(Ordering::SeqCst) >= count);
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| append(&ledger, &synced));
-        at_least(50);
+    let synced = lose_the_owner_after(&mut pond, daemon, |pond, synced| {
+        at_least(synced, 50);
         first.signal("-KILL");
-        wait_for_copy_at(&pond, &next);
-        at_least(synced.load(Ordering::SeqCst) + 50);
-        pond.kill(daemon);
-        fs::remove_file(pond.flash()).unwrap();
-        writer.join().unwrap();
+        wait_for_copy_at(pond, &next);
+        at_least(synced, synced.load(Ordering::SeqCst) + 50);
     });
-    let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
     take_over(&pond, &["--old-owner-is-dead"]).refused(43, &["is not all of the pool"]);
-    goes_on_with_everything(&pond, "store3", synced.into_inner());
+    goes_on_with_everything(&pond, "store3", synced);
 }
 
 /// Two hosts have all that is synced. The owner dies with its flash, and one of them: at once, or before.
@@ -376,26 +379,19 @@ fn the_loss_of_the_owner_and_of_one_of_two_peers_loses_nothing() {
         // The worker that follows knows both.
         pond.kill_worker(daemon);
         wait_for_both(&pond);
-        let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
-        let at_least = |count: u64| wait_until("it is written", || synced.load(Ordering::SeqCst) >= count);
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| append(&ledger, &synced));
-            at_least(50);
+        let synced = lose_the_owner_after(&mut pond, daemon, |pond, synced| {
+            at_least(synced, 50);
             first.signal("-KILL");
             if !at_once {
-                wait_until("the loss is noticed", || pool_status(&pond)["state"] == "DEGRADED");
-                at_least(synced.load(Ordering::SeqCst) + 50);
-                let status = pool_status(&pond);
+                wait_until("the loss is noticed", || pool_status(pond)["state"] == "DEGRADED");
+                at_least(synced, synced.load(Ordering::SeqCst) + 50);
+                let status = pool_status(pond);
                 let action = status["actions"][0].as_str().unwrap_or_default();
                 assert!(action.contains("a copy on one other host, not on two"), "{status}");
                 assert_eq!(status["exposed_bytes"], 0, "the other one has everything: {status}");
             }
-            pond.kill(daemon);
-            fs::remove_file(pond.flash()).unwrap();
-            writer.join().unwrap();
         });
-        let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
-        goes_on_with_everything(&pond, "store3", synced.into_inner());
+        goes_on_with_everything(&pond, "store3", synced);
     }
 }
 

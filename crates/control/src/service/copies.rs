@@ -85,13 +85,17 @@ impl Service {
         there.map(|shown| self.members.devices().path_of(shown.member)).collect()
     }
 
+    /// On how many other hosts copies are to be. None if nobody named a peer, or the pool mirrors nothing.
+    pub(super) fn copies_wanted(&self) -> usize {
+        let mirrors = self.settings().config().redundancy != Redundancy::None;
+        if mirrors && !self.members.devices().peers().is_empty() { self.settings().copies() } else { 0 }
+    }
+
     /// How many copies are missing that a peer that is named could have.
     fn lacking_copies(&self, stats: &ShardStats) -> usize {
         let have = self.copies_at(stats);
-        let others =
-            self.members.devices().peers().iter().filter(|peer| !have.iter().any(|at| at == peer.path())).count();
-        let mirrors = self.settings().config().redundancy != Redundancy::None;
-        if mirrors { self.settings().copies().saturating_sub(have.len()).min(others) } else { 0 }
+        let others = without_copy(&self.members.devices().peers(), &have).count();
+        self.copies_wanted().saturating_sub(have.len()).min(others)
     }
 
     /// Looks for another copy, if peers are named and too few have one. On a thread of its own: peers may be silent.
@@ -162,7 +166,7 @@ impl Service {
     ) -> Result<Result<(), WhyNone>, Refusal> {
         let mut whys = WhyNone::new();
         let have = self.copies_at(&self.handle.stats());
-        for peer in peers.iter().filter(|peer| !have.iter().any(|at| at == peer.path())) {
+        for peer in without_copy(peers, &have) {
             let joined = match self.open_at_peer(peer, None) {
                 Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),
                 Err(refusal) => Err(refusal.to_string()),
@@ -175,6 +179,11 @@ impl Service {
         }
         Ok(Err(whys))
     }
+}
+
+/// Those of these peers that have no copy.
+fn without_copy<'a>(peers: &'a [PeerPlan], have: &'a [PathBuf]) -> impl Iterator<Item = &'a PeerPlan> {
+    peers.iter().filter(|peer| !have.iter().any(|at| at == peer.path()))
 }
 
 /// The peers in the order in which they are tried.

@@ -293,9 +293,7 @@ impl Service {
 
     /// Whether fewer hosts have a copy than are to.
     fn lacks_copies(&self, stats: &ShardStats) -> bool {
-        let mirrors = self.settings().config().redundancy != Redundancy::None;
-        let peers = self.members.devices().peers();
-        mirrors && !peers.is_empty() && self.copies_at(stats).len() < self.settings().copies()
+        self.copies_at(stats).len() < self.copies_wanted()
     }
 
     /// The change under way, or the last one.

@@ -43,10 +43,10 @@ pub(super) const SHUTDOWN_FLUSH: &str = "shutdown-flush";
 /// The name of the setting that says how many devices have each dirty block.
 pub(crate) const REDUNDANCY: &str = "redundancy";
 
-const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 /// The name of the setting that says on how many other hosts dirty data is.
 pub(super) const COPIES: &str = "copies";
 
+const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 /// In the order of the kept numbers: add only at the end.
 const COMPRESSIONS: &[&str] =
