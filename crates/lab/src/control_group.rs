@@ -22,7 +22,9 @@ impl ControlGroup {
     pub(crate) fn make(root: &Path) -> Option<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = root.join(format!("headpond-lab-{}-{number}", std::process::id()));
-        (root.join("cgroup.procs").exists() && fs::create_dir(&path).is_ok()).then_some(Self(path))
+        let is_made = root.join("cgroup.procs").exists() && fs::create_dir(&path).is_ok();
+        // Only where it is made: the drop of one that is not would wait for it to go.
+        is_made.then(|| Self(path))
     }
 
     /// Whether it has this file.

@@ -153,6 +153,34 @@ fn a_sync_of_a_file_is_one_of_its_names_too_where_those_changed() {
     bench.finish();
 }
 
+/// Two handles of a removed file are given back at the same moment, by two threads of the mount.
+#[test]
+fn what_is_removed_while_open_twice_is_not_looked_for_at_the_origin_for_ever() {
+    let mut bench = Bench::engine(CacheMode::WriteBack);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let directory = bench.mountpoint.join(format!("of-{thread}"));
+            scope.spawn(move || {
+                fs::create_dir(&directory).unwrap();
+                for round in 0..200 {
+                    let path = directory.join("file");
+                    let first = File::create_new(&path).unwrap();
+                    first.write_all_at(&vec![1; 4096 << (round % 4)], 0).unwrap();
+                    let second = File::options().write(true).open(&path).unwrap();
+                    second.write_all_at(&[2; 4096], 8192).unwrap();
+                    fs::remove_file(&path).unwrap();
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| drop(first));
+                        drop(second);
+                    });
+                }
+            });
+        }
+    });
+    flush(&bench);
+    bench.finish();
+}
+
 /// Whether something comes true before patience ends.
 fn soon(is_so: impl Fn() -> bool) -> bool {
     (0..1000).any(|_| {

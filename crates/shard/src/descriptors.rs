@@ -223,7 +223,8 @@ pub struct LeavingDescriptor {
 impl LeavingDescriptor {
     /// Closes a file whose last name is about to go.
     pub fn of(holder: Arc<dyn DescriptorHolder>) -> Option<Self> {
-        holder.slot().leave().then_some(Self { holder, gone: false })
+        // Only where it leaves: the drop of a value that is made in vain would bring back a file that is gone.
+        holder.slot().leave().then(|| Self { holder, gone: false })
     }
 
     /// Notes that the name is gone, and the file with it.
@@ -470,6 +471,16 @@ mod tests {
             });
             assert_eq!(file.slot.is_gone(), goes);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_does_not_leave_again_and_stays_gone() {
+        let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
+        open(&all, &file).unwrap();
+        LeavingDescriptor::of(file.clone()).unwrap().gone();
+        assert!(LeavingDescriptor::of(file.clone()).is_none());
+        assert!(file.slot.is_gone());
+        assert_eq!(open(&all, &file).map(drop), Err("gone"));
     }
 
     #[test]

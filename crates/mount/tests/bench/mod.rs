@@ -115,7 +115,8 @@ impl Bench {
         self.mounted.unmount().unwrap();
         if let Behind::Engine(handle) = &self.behind {
             for request in [Request::flush_all(1), Request::Stop] {
-                assert!(matches!(handle.call(request), Reply::Done));
+                let reply = handle.call(request);
+                assert!(matches!(reply, Reply::Done), "{reply:?}");
             }
         }
     }
