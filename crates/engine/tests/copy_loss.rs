@@ -6,6 +6,7 @@ mod world;
 
 use headpond_base::{BufMut, CopyLoss, MemberId, ObjectId, UnixNanos};
 use headpond_engine::{Config, MembersChange, Reply, Request, RequestId, Treatment};
+use headpond_format::{HostCopies, MemberState};
 use world::World;
 
 const BLOCK: usize = 4096;
@@ -156,7 +157,8 @@ fn while_one_of_two_copies_is_left_syncs_wait_for_nothing_else() {
     world.sleep(5000);
     assert_eq!(world.engine.exposed_blocks(), 0);
     let copies = world.engine.host_copies();
-    assert_eq!((copies.all(), copies.apart()), (3, 2), "each of the two has everything");
+    assert_eq!(copies, HostCopies::of(1, [MemberId(1), MemberId(2)]), "each of the two has everything");
+    assert!(world.engine.members()[1].is_enough && world.engine.members()[2].is_enough);
     world.refuses_writes = Some(MemberId(1));
     world.write(file, 0, &[3; BLOCK]);
     sync(&mut world, file);
@@ -164,7 +166,28 @@ fn while_one_of_two_copies_is_left_syncs_wait_for_nothing_else() {
     assert!(world.engine.members()[1].missed);
     assert_eq!(world.engine.exposed_blocks(), 0, "the other one has everything");
     let copies = world.engine.host_copies();
-    assert_eq!((copies.all(), copies.apart(), world.written), (2, 1, 0));
+    assert_eq!((copies, world.written), (HostCopies::of(1, [MemberId(2)]), 0));
+    assert!(world.engine.members()[2].is_enough && !world.engine.members()[0].is_enough);
+}
+
+#[test]
+fn while_one_of_two_copies_is_emptied_the_other_one_is_enough_for_a_start() {
+    let (mut world, file) = with_copy(CopyLoss::Freeze);
+    world.join_copy(MemberId(2));
+    // The log remembers its last 8 MiB: what moves has to be read.
+    for mib in 0..10 {
+        world.write(file, mib << 20, &vec![8; 256 * BLOCK]);
+        sync(&mut world, file);
+    }
+    world.sleep(5000);
+    assert!(world.engine.members()[2].is_enough);
+    world.hold_a_read_of = Some(MemberId(0));
+    world.begin(Request::ChangeMembers(MembersChange::Remove(MemberId(2))));
+    world.sleep(5000);
+    let members = world.engine.members();
+    assert_eq!((members[2].state, members[2].is_enough), (MemberState::Emptied, false));
+    assert!(members[1].is_enough);
+    assert_eq!(world.engine.host_copies(), HostCopies::of(1, [MemberId(1)]));
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn in_use(mut flashes: Vec<Flash>, redundancy: Redundancy) -> Vec<Flash> {
         dirty_blocks: map.dirty(),
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: HostCopies::of(1 + usize::from(log.mirrors()), 0),
+        host_copies: HostCopies::of(1 + usize::from(log.mirrors()), []),
         may_have_packed: false,
         may_have_blanks: false,
         ..before.superblock

@@ -1,43 +1,39 @@
-//! How many members have each host batch.
+//! How many members have each host batch, and which of those apart have all.
 
 use headpond_base::MemberId;
 
-use crate::{Member, Members};
+use crate::{MEMBERS_MAX, Members};
 
-/// How many members have each host batch after the checkpoint, at least.
+/// On how many members each host batch after the checkpoint is, at least, and which members with copies only have each.
 ///
-/// A start after a crash has each of them while fewer members are missing: of all, or of those with copies only. The
-/// second counts by itself: if all flashes of a host are gone, the copy on another host is enough.
+/// A start after a crash has each batch if fewer members are missing than have it, or if one that has all is there: if
+/// all flashes of a host are gone, the copy on another host is enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCopies {
     all: u8,
-    apart: u8,
+    /// A bit for each member with copies only that has all.
+    whole: u32,
 }
+
+const _: () = assert!(MEMBERS_MAX <= u32::BITS as usize);
 
 impl HostCopies {
     /// One member has each, and nobody says which.
-    pub const ONE: Self = Self { all: 1, apart: 0 };
+    pub const ONE: Self = Self { all: 1, whole: 0 };
 
     /// Two members, of whichever kind.
-    pub const TWO: Self = Self { all: 2, apart: 0 };
+    pub const TWO: Self = Self { all: 2, whole: 0 };
 
-    /// The most that there are: one at home, and two on members with copies only.
-    pub const MOST: Self = Self { all: 3, apart: 2 };
+    /// No pool has more: one at home, and two on members with copies only, whichever these are.
+    pub const MOST: Self = Self { all: 3, whole: u32::MAX };
 
-    /// `all` members have each batch, of these `apart` have copies only. `None` for numbers that no pool has.
+    /// As far as a superblock can say it: `own` ordinary members have each, and all of `apart`, which have copies only.
+    /// At least one has.
     #[must_use]
-    pub const fn new(all: u8, apart: u8) -> Option<Self> {
-        let is_known = all > apart && all <= Self::MOST.all && apart <= Self::MOST.apart;
-        if is_known { Some(Self { all, apart }) } else { None }
-    }
-
-    /// As far as a superblock can say it: `own` ordinary members have each, and `apart` that have copies only. At least
-    /// one has.
-    #[must_use]
-    pub fn of(own: usize, apart: usize) -> Self {
-        let all = (own + apart).clamp(1, usize::from(Self::MOST.all));
-        let apart = apart.min(all - 1).min(usize::from(Self::MOST.apart));
-        Self { all: all as u8, apart: apart as u8 }
+    pub fn of(own: usize, apart: impl IntoIterator<Item = MemberId>) -> Self {
+        let whole = apart.into_iter().fold(0, |whole, member| whole | bit(member));
+        let all = (own + whole.count_ones() as usize).clamp(1, usize::from(Self::MOST.all));
+        Self { all: all as u8, whole }
     }
 
     /// How many members have each: 1 to 3.
@@ -46,87 +42,113 @@ impl HostCopies {
         self.all
     }
 
-    /// How many of those have copies only: 0 to 2.
+    /// Whether this member has copies only, and has each.
     #[must_use]
-    pub const fn apart(self) -> u8 {
-        self.apart
+    pub const fn is_whole(self, member: MemberId) -> bool {
+        self.whole & bit(member) != 0
     }
 
     /// What holds if either of two may.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
-        Self { all: self.all.min(other.all), apart: self.apart.min(other.apart) }
+        Self { all: self.all.min(other.all), whole: self.whole & other.whole }
     }
 
     /// What is said if either of two may count.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self { all: self.all.max(other.all), apart: self.apart.max(other.apart) }
+        Self { all: self.all.max(other.all), whole: self.whole | other.whole }
     }
 
-    /// Whether this says no less than `other`, in both numbers.
+    /// Whether this says no less than `other`.
     #[must_use]
     pub const fn reach(self, other: Self) -> bool {
-        self.all >= other.all && self.apart >= other.apart
+        self.all >= other.all && self.reach_apart(other)
     }
 
-    /// Whether each batch is on some member of `list` that is not among those that are missing.
+    /// Whether each member of which `other` says that it has all has all by this, too.
     #[must_use]
-    pub fn last_without(self, list: &Members, missing: impl IntoIterator<Item = MemberId>) -> bool {
-        let (mut all, mut apart) = (0, 0);
+    pub const fn reach_apart(self, other: Self) -> bool {
+        self.whole & other.whole == other.whole
+    }
+
+    /// Whether each batch is on some member that is not among those that are missing.
+    #[must_use]
+    pub fn last_without(self, missing: impl IntoIterator<Item = MemberId>) -> bool {
+        let (mut all, mut whole) = (0, self.whole);
         for member in missing {
             all += 1;
-            apart += usize::from(list.get(member).is_some_and(Member::keeps_copies));
+            whole &= !bit(member);
         }
-        all < usize::from(self.all) || apart < usize::from(self.apart)
+        all < usize::from(self.all) || whole != 0
     }
 
-    /// Whether `list` has as many members with copies only.
-    pub(crate) fn fit(self, list: &Members) -> bool {
-        list.iter().filter(|(_, member)| member.keeps_copies()).count() >= usize::from(self.apart)
+    /// The numbers that a superblock has.
+    pub(crate) const fn numbers(self) -> (u8, u32) {
+        (self.all, self.whole)
     }
+
+    /// The same again. `None` for numbers that no pool with this list has.
+    pub(crate) fn from_numbers(all: u8, whole: u32, list: &Members) -> Option<Self> {
+        let keep_copies = list.iter().filter(|(_, member)| member.keeps_copies());
+        let known = keep_copies.fold(0, |known, (member, _)| known | bit(member));
+        let is_known = (1..=Self::MOST.all).contains(&all) && whole.count_ones() <= u32::from(all);
+        (is_known && whole & !known == 0).then_some(Self { all, whole })
+    }
+}
+
+/// 0 for a number that no member has.
+const fn bit(member: MemberId) -> u32 {
+    if (member.0 as usize) < MEMBERS_MAX { 1 << member.0 } else { 0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::MemberName;
+    use crate::{Member, MemberName};
 
     use super::*;
 
-    fn list(own: u8, copies: u8) -> Members {
-        let row = |name: u8, copies_only: bool| Member {
-            copies_only,
-            ..Member::in_use(MemberName([name; 16]), 20, 64 << 20, 1 << 20)
-        };
-        let first = Members::first(row(0, false));
-        (1..own + copies).fold(first, |list, name| list.with(row(name, name >= own)).unwrap().0)
+    fn members(ids: &[u16]) -> impl Iterator<Item = MemberId> {
+        ids.iter().map(|id| MemberId(*id))
     }
 
     #[test]
-    fn a_batch_is_there_while_fewer_members_are_missing_than_have_it_of_all_or_of_those_apart() {
-        let lasts = |copies: (u8, u8), list: &Members, missing: &[u16]| {
-            let copies = HostCopies::new(copies.0, copies.1).unwrap();
-            copies.last_without(list, missing.iter().map(|id| MemberId(*id)))
+    fn a_batch_is_there_while_fewer_members_are_missing_than_have_it_or_one_that_has_all_is_not() {
+        let lasts = |own: usize, apart: &[u16], missing: &[u16]| {
+            HostCopies::of(own, members(apart)).last_without(members(missing))
         };
-        let mirrored = list(2, 0);
-        assert!(lasts((1, 0), &mirrored, &[]) && !lasts((1, 0), &mirrored, &[1]));
-        assert!(lasts((2, 0), &mirrored, &[0]) && !lasts((2, 0), &mirrored, &[0, 1]));
+        assert!(lasts(1, &[], &[]) && !lasts(1, &[], &[1]));
+        assert!(lasts(2, &[], &[0]) && !lasts(2, &[], &[0, 1]));
         // Members 0 and 1 are flashes of a host, 2 is a copy on another.
-        let copied = list(2, 1);
-        assert!(lasts((2, 1), &copied, &[0, 1]), "the copy has everything");
-        assert!(!lasts((2, 0), &copied, &[0, 1]), "not if some batches are on both flashes alone");
-        assert!(!lasts((2, 1), &copied, &[0, 2]), "the other flash may lack what is missing");
+        assert!(lasts(1, &[2], &[0, 1]), "the copy has everything");
+        assert!(!lasts(2, &[], &[0, 1]), "not if some batches are on both flashes alone");
+        assert!(!lasts(1, &[2], &[0, 2]), "the other flash may lack what is missing");
         // Copies on two hosts, 2 and 3.
-        let twice = list(2, 2);
-        assert!(lasts((3, 2), &twice, &[0, 1, 2]) && lasts((3, 2), &twice, &[2, 3]));
-        assert!(!lasts((3, 2), &twice, &[0, 2, 3]) && !lasts((2, 1), &twice, &[0, 1, 3, 2]));
+        assert!(lasts(1, &[2, 3], &[0, 1, 2]) && lasts(1, &[2, 3], &[2, 3]) && !lasts(1, &[2, 3], &[0, 2, 3]));
+        assert!(lasts(1, &[2], &[0, 1, 3]), "of two, one that has everything is there");
+        assert!(!lasts(1, &[2], &[0, 1, 2]), "and one that joins is not enough");
+    }
+
+    #[test]
+    fn what_holds_of_two_is_what_both_say() {
+        let of = |own, apart: &[u16]| HostCopies::of(own, members(apart));
+        assert_eq!(of(1, &[2, 3]).min(of(1, &[3])), of(1, &[3]));
+        assert_eq!(of(1, &[2]).min(of(1, &[3])), of(2, &[]));
+        assert!(of(1, &[2, 3]).reach(of(1, &[3])) && !of(1, &[2]).reach(of(1, &[3])));
+        assert!(of(2, &[2]).reach_apart(of(2, &[])) && HostCopies::MOST.reach(of(1, &[31])));
     }
 
     #[test]
     fn numbers_that_no_pool_has_are_none() {
-        for (all, apart) in [(0, 0), (1, 1), (4, 0), (3, 3)] {
-            assert_eq!(HostCopies::new(all, apart), None);
+        let row = |copies_only: bool, name: u8| Member {
+            copies_only,
+            ..Member::in_use(MemberName([name; 16]), 20, 64 << 20, 1 << 20)
+        };
+        let list = Members::first(row(false, 1)).with(row(true, 2)).unwrap().0;
+        let read = |all, whole| HostCopies::from_numbers(all, whole, &list);
+        assert_eq!(read(2, 0b10), Some(HostCopies::of(1, members(&[1]))));
+        for (all, whole) in [(0, 0), (4, 0), (2, 0b1), (2, 0b110)] {
+            assert_eq!(read(all, whole), None, "{all} {whole}");
         }
-        assert!(HostCopies::new(2, 1).unwrap().fit(&list(1, 1)) && !HostCopies::new(3, 2).unwrap().fit(&list(1, 1)));
     }
 }

@@ -112,9 +112,10 @@ struct Raw {
     members_given: U16,
     /// Copies of host batches beside the first.
     more_copies: u8,
-    /// Of these, on members with copies only.
-    copies_apart: u8,
-    reserved: [u8; 10],
+    reserved: [u8; 3],
+    /// A bit for each member with copies only that has all host batches.
+    whole_copies: U32,
+    reserved_more: [u8; 4],
     checkpoint_area: u8,
     mode: u8,
     clean_stop: u8,
@@ -152,8 +153,9 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.member = superblock.member.0.into();
     raw.members_given = u16::try_from(superblock.members.given()).expect("bounded by MEMBERS_MAX").into();
     raw.members = superblock.members.raw();
-    raw.more_copies = superblock.host_copies.all() - 1;
-    raw.copies_apart = superblock.host_copies.apart();
+    let (copies, whole_copies) = superblock.host_copies.numbers();
+    raw.more_copies = copies - 1;
+    raw.whole_copies = whole_copies.into();
     raw.checkpoint_area = superblock.checkpoint_area;
     raw.mode = superblock.mode as u8;
     raw.clean_stop = superblock.clean_stop.into();
@@ -216,9 +218,9 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     if raw.checkpoint_bytes.get() > geometry.area_bytes || raw.checkpoint_area > 1 {
         return Err(senseless("checkpoint outside its area"));
     }
-    let host_copies = HostCopies::new(raw.more_copies.saturating_add(1), raw.copies_apart);
-    let host_copies = host_copies.filter(|copies| copies.fit(&members));
-    let host_copies = host_copies.ok_or(senseless("more copies than the pool has members for"))?;
+    let copies = raw.more_copies.saturating_add(1);
+    let host_copies = HostCopies::from_numbers(copies, raw.whole_copies.get(), &members);
+    let host_copies = host_copies.ok_or(senseless("copies that the pool has no members for"))?;
     Ok(Superblock {
         pool: PoolId(raw.pool),
         member,

@@ -68,7 +68,7 @@ impl Log {
     pub(crate) fn note_copies(&mut self, id: SegmentId) {
         let copies = self.copies_of(id);
         self.may_have_weak |= self.mirrors() && !copies.reach(self.copies_to_make(self.redundancy));
-        if !copies.reach(self.claimed_copies) {
+        if !copies.reach(self.claimed_copies) && !Mutation::CopiesUntold.is_planted(self.mutation) {
             self.untold_copies = Some(self.untold_copies.map_or(copies, |untold| untold.min(copies)));
             self.hold();
         }
@@ -87,7 +87,12 @@ impl Log {
             return HostCopies::ONE;
         }
         let apart = self.segments.apart();
-        HostCopies::of(1 + usize::from(apart == 0), apart)
+        let members = self.segments.members_apart();
+        if self.segments.members_apart().count() > apart {
+            // More than a segment can have copies on: nobody knows which get each.
+            return HostCopies::of(1 + apart, []);
+        }
+        HostCopies::of(1 + usize::from(apart == 0), members)
     }
 
     /// How many copies each host batch has from now on, with this redundancy and the one before.
@@ -102,12 +107,10 @@ impl Log {
 
     /// How many members that work have the bytes of a segment.
     fn copies_of(&self, id: SegmentId) -> HostCopies {
-        let (mut own, mut apart) = (0, 0);
-        for keeper in self.segments.keepers(id).filter(|keeper| self.is_on_working(*keeper)) {
-            let count = if self.segments.lies_apart(keeper) { &mut apart } else { &mut own };
-            *count += 1;
-        }
-        HostCopies::of(own, apart)
+        let keepers = || self.segments.keepers(id).filter(|keeper| self.is_on_working(*keeper));
+        let own = keepers().filter(|keeper| !self.segments.lies_apart(*keeper)).count();
+        let apart = keepers().filter(|keeper| self.segments.lies_apart(*keeper));
+        HostCopies::of(own, apart.map(|keeper| self.segments.addresses().home(keeper).member))
     }
 
     /// Whether the loss of any member loses no host batch, be it durable or not, and leaves room to go on.
@@ -315,16 +318,34 @@ impl Log {
         let skips = Mutation::RebuildSkips.is_planted(self.mutation);
         let (has, wanted) = (self.copies_of(id), self.copies_that_count());
         let has_all = has.reach(wanted) && !self.segments.get(id).copies_differ && self.copies_would_be_found(id);
-        !skips && (!has_all && !self.is_protected_by_row(id) || has.apart() < wanted.apart())
+        !skips && (!has_all && !self.is_protected_by_row(id) || !has.reach_apart(wanted))
+    }
+
+    /// Whether this segment has dirty blocks, or blocks that a start after a crash would find dirty.
+    fn has_dirty(&self, id: SegmentId) -> bool {
+        let segment = self.segments.get(id);
+        segment.dirty > 0 || segment.dirty_until > self.durable.next() && self.has_unsynced()
     }
 
     /// Whether dirty blocks in this segment have one copy only, or may have. Blocks that a start after a crash would
     /// find dirty count as well.
     #[must_use]
     pub fn is_exposed(&self, id: SegmentId) -> bool {
-        let segment = self.segments.get(id);
-        let is_found_dirty = segment.dirty_until > self.durable.next() && self.has_unsynced();
-        (segment.dirty > 0 || is_found_dirty) && self.is_single(id)
+        self.has_dirty(id) && self.is_single(id)
+    }
+
+    /// Whether this member alone has all dirty blocks, and room to go on without any other. Whether it has each host
+    /// batch as well is for a superblock to say.
+    #[must_use]
+    pub fn is_enough(&self, member: MemberId) -> bool {
+        let is_there = |id: SegmentId| {
+            self.segments.keepers(id).any(|slot| self.segments.addresses().home(slot).member == member)
+                && !self.segments.get(id).copies_differ
+                && self.copies_would_be_found(id)
+        };
+        self.health.works(member)
+            && self.segments.has_room_on(member, Self::SEGMENTS_LEAST, Self::LEFT_BY_A_LOSS)
+            && self.segments.iter().all(|(id, _)| !self.has_dirty(id) || is_there(id))
     }
 
     /// Whether this segment should be emptied, so that its dirty blocks get two copies again, or because its member

@@ -170,7 +170,7 @@ impl<'a> Present<'a> {
         let first = self.unread.first().copied()?;
         let superblock = &self.believed.superblock;
         let unseen = self.missing().into_iter().chain(self.unread.iter().copied());
-        (!superblock.host_copies.last_without(&superblock.members, unseen)).then_some(first)
+        (!superblock.host_copies.last_without(unseen)).then_some(first)
     }
 
     /// Reads from a member.

@@ -42,6 +42,10 @@ pub enum Mutation {
     RebuildSkips,
     /// After a member is lost, the pool goes on without a list that says so.
     LossUntold,
+    /// Syncs of batches with fewer copies than a superblock says are answered before another one says so.
+    CopiesUntold,
+    /// A start goes on however many members are missing, if it has all blocks that a checkpoint calls dirty.
+    StartWithFewer,
     /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the
     /// door.
     BelieveVolumes,
@@ -74,7 +78,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 28] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -91,6 +95,8 @@ impl Mutation {
         ("believe-old-member", Self::BelieveOldMember),
         ("rebuild-skips", Self::RebuildSkips),
         ("loss-untold", Self::LossUntold),
+        ("copies-untold", Self::CopiesUntold),
+        ("start-with-fewer", Self::StartWithFewer),
         ("clean-written-zeros", Self::CleanWrittenZeros),
         ("believe-volumes", Self::BelieveVolumes),
         ("publish-late", Self::PublishLate),

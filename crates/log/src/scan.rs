@@ -79,7 +79,8 @@ fn scan_from(
     let geometry = superblock.geometry;
     let missing = present.missing();
     if let Some(member) = missing.first().filter(|_| !superblock.clean_stop)
-        && !superblock.host_copies.last_without(&superblock.members, missing.iter().copied())
+        && !superblock.host_copies.last_without(missing.iter().copied())
+        && !Mutation::StartWithFewer.is_planted(mutation)
     {
         // It may have host batches that no other has, and that nothing else tells of.
         return Err(ScanError::MissingAfterCrash { member: *member });

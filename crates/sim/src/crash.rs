@@ -331,6 +331,7 @@ impl Sim<'_> {
         self.redo()?;
         if self.options.members {
             self.try_one_left_behind()?;
+            self.try_fewer()?;
         }
         // As a mount does before it forgets files that are gone: the directory is durable.
         self.world.origin.sync_directory();

@@ -217,6 +217,7 @@ impl Sim<'_> {
     pub(crate) fn replug(&mut self, rng: &mut Rng) {
         let count = self.world.flash.all().len();
         for index in 0..count {
+            let may_be_back = self.world.may_be_back(index);
             let device = &mut self.world.flash.all_mut()[index];
             let back = match device.health {
                 Health::Well => false,
@@ -224,7 +225,7 @@ impl Sim<'_> {
                 Health::Away if device.taken_out => false,
                 Health::Away => rng.chance(400),
             };
-            if back {
+            if back && may_be_back {
                 device.health = Health::Well;
                 self.world.trace(|| format!("device {index} is back"));
             }
@@ -380,6 +381,28 @@ impl Sim<'_> {
             && self.world.marker.judge(&*found).is_ok()
         {
             return Err(format!("device {device} alone passes for the pool, which durably went on without it"));
+        }
+        Ok(())
+    }
+
+    /// A start that is given some of the devices, and nothing else: refused, or it has each batch of which a request heard
+    /// that it is durable. Nobody goes on from it.
+    pub(crate) fn try_fewer(&mut self) -> Result<(), String> {
+        if self.damaged || !self.fewer.chance(300) {
+            return Ok(());
+        }
+        let here = self.world.flash.here();
+        let some: Vec<usize> = here.iter().copied().filter(|_| self.fewer.chance(500)).collect();
+        if some.is_empty() || some.len() == here.len() {
+            return Ok(());
+        }
+        let Ok(found) = self.recover_from(&some).and_then(|found| self.judged(found)) else { return Ok(()) };
+        let (durable, ends) = (self.durable_host_batch, found.last_host_batch());
+        // After a stop in good order only words that something is clean came behind the checkpoint.
+        if ends < durable && !found.clean_stop() {
+            return Err(format!(
+                "a start from devices {some:?} of {here:?} misses batches {ends} to {durable}, and is not refused"
+            ));
         }
         Ok(())
     }

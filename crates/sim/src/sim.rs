@@ -167,6 +167,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) deaths: Rng,
     /// Decides when a host is lost with all its flashes.
     pub(crate) host_deaths: Rng,
+    /// Decides when a start is tried with fewer devices.
+    pub(crate) fewer: Rng,
 }
 
 impl<'a> Sim<'a> {
@@ -206,6 +208,7 @@ impl<'a> Sim<'a> {
             roster: Roster::default(),
             deaths: Rng::for_part(seed, u64::MAX - 15),
             host_deaths: Rng::for_part(seed, u64::MAX - 25),
+            fewer: Rng::for_part(seed, u64::MAX - 27),
         }
     }
 

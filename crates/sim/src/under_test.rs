@@ -67,6 +67,8 @@ pub(crate) struct MemberNow {
     pub(crate) segments: u64,
     /// It has second copies and nothing else.
     pub(crate) copies_only: bool,
+    /// A start needs no other.
+    pub(crate) is_enough: bool,
 }
 
 /// A pool that was read, and is not yet in use.
@@ -174,6 +176,7 @@ impl UnderTest for Engine {
                 dirty: member.dirty_blocks,
                 segments: member.segments,
                 copies_only: member.copies_only,
+                is_enough: member.is_enough,
             })
             .collect()
     }

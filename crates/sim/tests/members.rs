@@ -58,6 +58,16 @@ fn a_pool_that_goes_on_after_a_loss_without_telling_is_found() {
 }
 
 #[test]
+fn syncs_of_what_has_fewer_copies_than_a_superblock_says_are_found() {
+    is_found_in(Mutation::CopiesUntold, Options { copies: true, upkeep: true, ..planted(None) });
+}
+
+#[test]
+fn a_start_without_members_that_may_have_more_is_found() {
+    is_found_in(Mutation::StartWithFewer, Options { copies: true, ..planted(None) });
+}
+
+#[test]
 fn a_segment_of_a_row_that_is_filled_again_while_others_need_the_parity_is_found() {
     is_found_in_rows(Mutation::RowOpenedAgain);
 }

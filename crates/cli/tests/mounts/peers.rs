@@ -376,6 +376,7 @@ fn the_loss_of_the_owner_and_of_one_of_two_peers_loses_nothing() {
             wait_for_copy_at(pond, &second);
         };
         wait_for_both(&pond);
+        wait_until("either could take over", || who_can_take_over(&pond) == 2);
         // The worker that follows knows both.
         pond.kill_worker(daemon);
         wait_for_both(&pond);
@@ -389,10 +390,18 @@ fn the_loss_of_the_owner_and_of_one_of_two_peers_loses_nothing() {
                 let action = status["actions"][0].as_str().unwrap_or_default();
                 assert!(action.contains("a copy on one other host, not on two"), "{status}");
                 assert_eq!(status["exposed_bytes"], 0, "the other one has everything: {status}");
+                wait_until("the other one can take over", || who_can_take_over(pond) == 1);
             }
         });
         goes_on_with_everything(&pond, "store3", synced);
     }
+}
+
+/// How many peers have everything.
+fn who_can_take_over(pond: &Pond) -> usize {
+    let status = pool_status(pond);
+    let members = status["members"].as_array().unwrap();
+    members.iter().filter(|member| member["can_take_over"] == true).count()
 }
 
 #[test]

@@ -179,6 +179,7 @@ impl Service {
             flash: seen.path.clone(),
             state: state.to_owned(),
             copies_only: shown.copies_only,
+            can_take_over: shown.is_enough,
             size_bytes: seen.bytes,
             reserve_bytes: seen.reserve_bytes,
             used_bytes: bytes(shown.blocks),

@@ -127,6 +127,8 @@ pub struct PoolMemberShown {
     pub state: String,
     /// Whether it has second copies alone: a peer.
     pub copies_only: bool,
+    /// Whether it is a peer's, and a take-over there needs nothing else: it has all that was synced.
+    pub can_take_over: bool,
     /// Bytes that the pool uses of it.
     pub size_bytes: u64,
     /// Bytes behind those: the pool leaves them unwritten.
@@ -220,6 +222,10 @@ impl fmt::Display for PoolShown {
         if !self.peers.is_empty() {
             let how_many = if self.copies > 1 { "two of them have copies" } else { "one of them has a copy" };
             row("peers", &format!("{}; {how_many} at a time", self.peers.join(", ")))?;
+            let who = self.members.iter().filter(|member| member.can_take_over);
+            let who: Vec<_> = who.map(|member| member.flash.display().to_string()).collect();
+            let nobody = || "nobody can now: no peer has everything".to_owned();
+            row("take-over", &if who.is_empty() { nobody() } else { format!("by {}", who.join(" or ")) })?;
         }
         if let Some(change) = &self.change {
             row("change", &change.to_string())?;

@@ -51,6 +51,8 @@ pub struct MemberShown {
     pub is_set_aside: bool,
     /// Whether it could be taken offline now, or why not.
     pub may_go_offline: Result<(), Errno>,
+    /// It has copies only, and a start after a crash needs no other member: it has all that is dirty, and each host batch.
+    pub is_enough: bool,
 }
 
 impl MemberShown {
@@ -532,6 +534,15 @@ impl Engine {
         self.checkpoints.host_copies()
     }
 
+    /// Whether a member has copies only, and a start after a crash needs no other. Before the first checkpoint of this
+    /// life, what the origin waits for may be on some members only.
+    fn is_enough(&self, member: MemberId, row: &Member) -> bool {
+        row.keeps_copies()
+            && !self.checkpoints.starting()
+            && self.host_copies().is_whole(member)
+            && self.store.log().is_enough(member)
+    }
+
     /// All members that the pool has had.
     #[must_use]
     pub fn members(&self) -> Vec<MemberShown> {
@@ -560,6 +571,7 @@ impl Engine {
                 lags: slow == Some(member),
                 is_set_aside: self.laggard.aside() == Some(member),
                 may_go_offline: self.may_go_offline(member, exposed),
+                is_enough: self.is_enough(member, row),
             })
             .collect();
         for (id, segment) in segments.iter() {
@@ -598,6 +610,7 @@ mod tests {
             lags: false,
             is_set_aside: false,
             may_go_offline: Ok(()),
+            is_enough: false,
         }
     }
 

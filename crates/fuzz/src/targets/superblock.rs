@@ -47,7 +47,7 @@ pub(super) fn base(seed: u64) -> Base {
         dirty_blocks: seed.next(),
         boot: [0; 16],
         claim: [0; 16],
-        host_copies: HostCopies::of(1 + seed.index(3), 0),
+        host_copies: HostCopies::of(1 + seed.index(3), []),
         may_have_packed: seed.one_in(2),
         may_have_blanks: seed.one_in(2),
     });

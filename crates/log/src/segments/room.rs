@@ -51,9 +51,13 @@ impl Segments {
     /// On how many members with copies only a mirrored segment gets copies: on each that takes them, up to the most that
     /// it can have. So each of two other hosts has all.
     pub(crate) fn apart(&self) -> usize {
-        let takes = |(only, slots): &(&bool, &u32)| **only && **slots > 0;
-        let members = self.copies_only.iter().zip(&self.open_slots).filter(takes).count();
-        members.min(LENDERS_MAX)
+        self.members_apart().count().min(LENDERS_MAX)
+    }
+
+    /// The members with copies only that take new ones.
+    pub(crate) fn members_apart(&self) -> impl Iterator<Item = MemberId> {
+        let members = (0..).map(MemberId).zip(self.copies_only.iter().zip(&self.open_slots));
+        members.filter(|(_, (only, slots))| **only && **slots > 0).map(|(member, _)| member)
     }
 
     /// How many segments with all their copies, each on another member, these counts of slots allow.
@@ -98,6 +102,13 @@ impl Segments {
         let apart = members.iter().copied().filter(|member| self.has_copies_only(*member));
         let without_host = self.copies_apart().then(|| apart.map(&count).sum());
         members.iter().map(|member| without(*member)).chain(without_host).min().unwrap_or(0)
+    }
+
+    /// Whether a member takes new segments in so many slots at least, and so many of these are free.
+    pub(crate) fn has_room_on(&self, member: MemberId, slots: usize, free: usize) -> bool {
+        let index = usize::from(member.0);
+        let takes = self.open_slots.get(index).is_some_and(|taken| *taken as usize >= slots);
+        takes && self.free_on(member) + self.closed[index].len() >= free
     }
 
     /// Whether any segment can be opened.

@@ -24,6 +24,17 @@ pub(crate) enum Lost {
     GivenAnew,
 }
 
+/// Devices by whose they are.
+#[derive(Clone, Default)]
+struct Hosts {
+    /// The flashes of the host.
+    own: BTreeSet<usize>,
+    /// Those of other hosts.
+    others: Vec<usize>,
+    /// Of these, each that is enough for a start, without any other.
+    enough: Vec<usize>,
+}
+
 /// What may be lost, and what is.
 #[derive(Clone)]
 pub(crate) struct Losses {
@@ -34,10 +45,11 @@ pub(crate) struct Losses {
     lost: Option<Lost>,
     /// How the last daemon left the pool, as `is_covered` says it.
     was_covered: bool,
-    /// The devices of the host when the last daemon ended, if copies on other hosts made up for the loss of them all; and
-    /// those of other hosts that may be lost with them, one of these.
-    host: BTreeSet<usize>,
-    hosts_besides: Vec<usize>,
+    /// The devices when the last daemon ended, if a start needed none of the host's.
+    hosts: Hosts,
+    /// Devices of a host that was lost while no other loss would have been made up for. They stay away until the pool has
+    /// gone on without them: with some of them back, it needs all.
+    stay_away: BTreeSet<usize>,
     /// How many losses may still cost data.
     uncovered_left: u64,
     /// A loss cost data.
@@ -61,8 +73,8 @@ impl Losses {
             mirrors: scenario.mirrors,
             lost: None,
             was_covered: scenario.mirrors && has_room_without_any_one(scenario),
-            host: BTreeSet::new(),
-            hosts_besides: Vec::new(),
+            hosts: Hosts::default(),
+            stay_away: BTreeSet::new(),
             uncovered_left: scenario.uncovered_losses,
             uncovered: false,
             rotten: false,
@@ -78,8 +90,7 @@ impl Losses {
     /// Of what the last daemon left nothing more may be lost.
     pub(super) fn is_covered_no_more(&mut self) {
         self.was_covered = false;
-        self.host.clear();
-        self.hosts_besides.clear();
+        self.hosts = Hosts::default();
     }
 }
 
@@ -102,49 +113,46 @@ impl World {
     /// The daemon ends: what may be lost before the next start is what it leaves.
     pub(crate) fn note_covered(&mut self) {
         self.losses.was_covered = self.is_covered();
-        let covered = self.losses.was_covered;
-        (self.losses.host, self.losses.hosts_besides) = if covered { self.host() } else { Default::default() };
+        self.losses.hosts = self.hosts();
     }
 
-    /// The devices of the host, if the members with copies only have each host batch, and room to go on. Those of two
-    /// hosts that each have enough.
-    fn host(&self) -> (BTreeSet<usize>, Vec<usize>) {
-        let Some(core) = self.core.as_ref().filter(|core| core.host_copies().apart() > 0) else {
-            return Default::default();
-        };
+    fn hosts(&self) -> Hosts {
+        let Some(core) = self.core.as_ref().filter(|_| self.losses.mirrors) else { return Hosts::default() };
         let members = core.members();
-        let (apart, own): (Vec<_>, Vec<_>) = (0..)
-            .map(MemberId)
-            .zip(&members)
-            .filter(|(_, member)| member.state != MemberState::Gone)
-            .partition(|(_, member)| member.copies_only);
-        if apart.iter().map(|(_, member)| member.segments).sum::<u64>() < SEGMENTS_LEAST {
-            return Default::default();
-        }
-        let devices = |of: &[(MemberId, &MemberNow)]| -> Vec<usize> {
-            of.iter().filter_map(|(id, _)| self.flash.device_of(*id).ok()).collect()
+        let devices = |which: &dyn Fn(&MemberNow) -> bool| {
+            let here = (0..).map(MemberId).zip(&members).filter(|(_, member)| member.state != MemberState::Gone);
+            let those = here.filter(|(_, member)| which(member));
+            those.filter_map(|(id, _)| self.flash.device_of(id).ok()).collect::<Vec<_>>()
         };
-        let each_has_all = usize::from(core.host_copies().apart()) == apart.len()
-            && apart.iter().all(|(_, member)| member.segments >= SEGMENTS_LEAST);
-        let besides = if each_has_all && apart.len() > 1 { devices(&apart) } else { Vec::new() };
-        (devices(&own).into_iter().collect(), besides)
+        Hosts {
+            own: devices(&|member| !member.copies_only).into_iter().collect(),
+            others: devices(&|member| member.copies_only),
+            enough: devices(&|member| member.is_enough),
+        }
     }
 
-    /// The host is lost with all its flashes before the next start, unless this history must keep it; now and then one of
-    /// two others with it. Their flashes.
+    /// The host is lost with all its flashes before the next start, unless this history must keep it; now and then others
+    /// with it, but for one that is enough. Their flashes.
     pub(crate) fn lose_host(&mut self, rng: &mut Rng) -> BTreeSet<usize> {
-        let mut host = std::mem::take(&mut self.losses.host);
-        let besides = std::mem::take(&mut self.losses.hosts_besides);
-        if !besides.is_empty() && rng.chance(500) {
-            host.insert(*rng.pick(&besides));
-        }
-        if host.is_empty() || !self.is_covered() || self.losses.rotten && !host.contains(&FRAIL) {
+        let Hosts { own, others, mut enough } = std::mem::take(&mut self.losses.hosts);
+        enough.retain(|device| {
+            let rots = self.losses.rotten && *device == FRAIL;
+            self.flash.all()[*device].health == Health::Well && !self.is_lost(*device) && !rots
+        });
+        if enough.is_empty() || own.is_empty() {
             return BTreeSet::new();
         }
-        self.trace(|| format!("the host is lost, with devices {host:?}"));
-        self.losses.lost = Some(Lost::Devices(host.clone()));
+        let stays = *rng.pick(&enough);
+        let mut lost = own;
+        lost.extend(others.into_iter().filter(|device| *device != stays && rng.chance(500)));
+        self.trace(|| format!("the host is lost, with devices {lost:?}; {stays} has everything"));
+        self.losses.stay_away = if self.is_covered() { BTreeSet::new() } else { lost.clone() };
+        if let Some(Lost::Devices(before)) = &self.losses.lost {
+            lost.extend(before);
+        }
+        self.losses.lost = Some(Lost::Devices(lost.clone()));
         self.losses.counts[0] += 1;
-        host
+        lost
     }
 
     /// Whether a loss is one that the pool has not made up for.
@@ -155,6 +163,11 @@ impl World {
     /// Whether this device is one of those.
     fn is_lost(&self, device: usize) -> bool {
         matches!(&self.losses.lost, Some(Lost::Devices(lost)) if lost.contains(&device))
+    }
+
+    /// Whether a lost device may be back at the next start.
+    pub(crate) fn may_be_back(&self, device: usize) -> bool {
+        !self.losses.stay_away.contains(&device) || !self.is_lost(device)
     }
 
     /// Devices that were lost are back before the pool went on without any of them.
