@@ -298,6 +298,7 @@ fn a_pool_outlives_forty_devices_and_believes_none_that_had_a_number_before() {
         fs::remove_file(pond.at(&before)).unwrap();
         write_and_sync(&path, &pattern(1 << 20, device));
     }
+    assert_eq!(pond.log().matches("failed, and is out of the pool").count(), 1, "{}", pond.log());
     let status = pool_status(&pond);
     let numbers: Vec<u64> =
         status["members"].as_array().unwrap().iter().map(|member| member["member"].as_u64().unwrap()).collect();

@@ -64,6 +64,9 @@ pub(crate) struct PoolMembers {
     leaving: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Being taken out on request.
     offline: Arc<Mutex<BTreeSet<MemberId>>>,
+    /// Numbers of devices that are here, and that the pool may not know yet. It may call one gone that had the number
+    /// before.
+    joining: Arc<Mutex<BTreeSet<MemberId>>>,
     /// Where it is kept what those were like that the pool misses.
     live: LiveSettings,
     /// Those that this start did not find.
@@ -158,6 +161,7 @@ impl PoolMembers {
             gone: Arc::default(),
             leaving: Arc::new(Mutex::new(leaving)),
             offline: Arc::default(),
+            joining: Arc::default(),
             live,
             missing,
             asking: Asking { pool, owner, epoch },
@@ -438,6 +442,7 @@ impl PoolMembers {
         let opened = flash.give().ok_or_else(|| failed("cannot use it", &"it is in use"))?;
         self.handle.add_disk(member, opened).map_err(|errno| failed("cannot drive it", &errno))?;
         let device = PoolDevice { member, path: path.clone(), bytes: row.bytes, whole_bytes, file };
+        self.joining().insert(member);
         self.devices.join(device.clone());
         let newly_named = peer.filter(|peer| self.devices.name_peer(peer));
         // A worker that takes over must find it before anything lies on it.
@@ -448,7 +453,7 @@ impl PoolMembers {
                 _ => Ok(()),
             }
         });
-        match taken {
+        let outcome = match taken {
             Ok(()) => {
                 flash.settle();
                 self.keep_missed();
@@ -472,7 +477,9 @@ impl PoolMembers {
                 }
                 Err(failed("the pool does not take it", &why))
             }
-        }
+        };
+        self.joining().remove(&member);
+        outcome
     }
 
     /// Makes sure that no slot of a device has a head of this pool, or a batch behind one: under a number that another
@@ -660,7 +667,7 @@ impl PoolMembers {
         // Who takes one offline lets go of it.
         let offline = self.offline().clone();
         let leaves = |shown: &&MemberShown| self.devices.has(shown.member) && !offline.contains(&shown.member);
-        let leaving: Vec<MemberShown> = gone.filter(leaves).copied().collect();
+        let leaving: Vec<MemberId> = gone.filter(leaves).map(|shown| shown.member).collect();
         if leaving.is_empty() || self.letting_go.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -674,22 +681,36 @@ impl PoolMembers {
         }
     }
 
-    fn let_go_of(&self, leaving: &[MemberShown]) {
-        for shown in leaving {
-            if !self.leaving().contains(&shown.member) {
-                let path = self.devices.path_of(shown.member);
+    fn let_go_of(&self, leaving: &[MemberId]) {
+        for member in leaving.iter().copied().filter(|member| self.is_gone(*member)) {
+            if !self.leaving().contains(&member) {
+                let path = self.devices.path_of(member);
                 log_line(format_args!(
                     "DEGRADED: {} failed, and is out of the pool. Nothing is lost that another device, or the origin, has. \
                      To see what to do: headpond pool status",
                     path.display()
                 ));
                 self.events.lost(&path, "refused a write or a sync");
-                self.misses(shown.member, Loss::Faulted);
-                self.let_go(shown.member);
-            } else if self.list_counts_without(shown.member) {
-                self.left(shown.member);
+                self.misses(member, Loss::Faulted);
+                self.let_go(member);
+            } else if self.list_counts_without(member) {
+                self.left(member);
             }
         }
+    }
+
+    /// Whether a device that is here is gone from the pool. In this order: one that has just joined is in use by the time
+    /// that the pool is asked.
+    fn is_gone(&self, member: MemberId) -> bool {
+        if self.joining().contains(&member) || !self.devices.has(member) {
+            return false;
+        }
+        let members = self.handle.stats().members;
+        members.iter().any(|shown| shown.member == member && shown.state == MemberState::Gone)
+    }
+
+    fn joining(&self) -> MutexGuard<'_, BTreeSet<MemberId>> {
+        self.joining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the list on flash and beside the origin is one without this member.
