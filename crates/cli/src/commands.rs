@@ -14,10 +14,17 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
             if args.json { print_json(&status) } else { print_table(&status) }
         }
         None => {
-            // A daemon that ends at this moment is no error of this command.
-            let all: Vec<Status> = Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect();
+            let (mut all, mut dead) = (Vec::new(), Vec::new());
+            for daemon in Daemon::all() {
+                match ask_status(&daemon) {
+                    Ok(status) => all.push(status),
+                    Err(refusal @ Refusal::NoAnswer { .. }) => dead.push(refusal),
+                    // A daemon that ends at this moment is no error of this command.
+                    Err(_) => {}
+                }
+            }
             // Standard output has the mounts that answer, for programs. People see the others, too.
-            let dead = dead_mounts(&all);
+            dead.extend(dead_mounts(&all));
             for refusal in &dead {
                 eprintln!("{refusal}");
             }

@@ -51,7 +51,7 @@ pub use beside::Beside;
 pub use error::MountError;
 pub use fuse::connection::stands as connection_stands;
 pub use fuse::journal::{JournalRoom, RequestJournal};
-pub use fuse::mountpoint::daemon_is_gone;
+pub use fuse::mountpoint::{MountAnswer, ask_mount};
 pub use fuse::source::{path_of_source, source_of};
 pub use headpond_ledger::{LedgerRefusal, LedgerRoom, MountLedger};
 pub use headpond_names::KnownObject;

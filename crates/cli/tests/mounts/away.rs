@@ -89,3 +89,21 @@ fn a_mount_whose_origin_does_not_answer_ends_at_sigterm_and_the_next_one_has_eve
     assert!(fs::read(pond.at("other/slow/synced")).unwrap() == synced);
     assert!(fs::read(pond.at("other/slow/new")).unwrap() == new);
 }
+
+/// A daemon stands still: who looks at the mounts is told so, and does not stand still with it.
+#[test]
+fn a_daemon_that_gives_no_answer_holds_up_nobody_who_asks_for_it() {
+    let pond = Pond::new();
+    let away = Away::mount(&pond);
+    let mnt = pond.at("mnt2");
+    away.signal("-STOP");
+    let asked = mnt.clone();
+    let one = std::thread::spawn(move || run(["status".as_ref(), asked.as_os_str()]));
+    let both = before_long("a look at the mounts", || [run(["status"]), one.join().unwrap()]);
+    for said in both {
+        assert!(said.text.contains("does not answer"), "{}", said.text);
+    }
+    away.signal("-CONT");
+    run(["status".as_ref(), mnt.as_os_str()]).ok();
+    run(["unmount".as_ref(), mnt.as_os_str()]).ok();
+}

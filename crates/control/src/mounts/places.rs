@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use headpond_mount::{MountAnswer, ask_mount};
+
 use super::neighbours::{check_neighbours, lies_in};
 use super::table::{Detach, FS_TYPE, detach, mounted_on, mounts};
 use crate::origin::OriginRoot;
@@ -115,7 +117,7 @@ fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
     let refuse = |why: &str| Err(Refusal::MountPoint { path: given.to_owned(), why: why.to_owned() });
     let path = mountpoint_path(given);
     if let Some(mount) = mounted_on(&path).filter(|mount| mount.fs_type == FS_TYPE) {
-        if !headpond_mount::daemon_is_gone(&path) {
+        if ask_mount(&path) != MountAnswer::Gone {
             let what = format!("headpond, in front of {},", mount.source.display());
             return Err(Refusal::MountPointInUse { path, what });
         }

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use headpond_mount::daemon_is_gone;
+use headpond_mount::{MountAnswer, ask_mount};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::geteuid;
@@ -41,6 +41,7 @@ impl Daemon {
         let mount = mounted_on(&mountpoint).filter(|mount| mount.fs_type == FS_TYPE);
         let user = mount.as_ref().and_then(|mount| mount.user);
         // While another worker takes over, no one listens. A question to the mount waits for the end of that.
+        let mut given = MountAnswer::Gone;
         for is_last in [mount.is_none(), true] {
             for (socket, user) in runtime_dir::sockets_of(&mountpoint, user) {
                 match connect(&socket, user) {
@@ -51,11 +52,20 @@ impl Daemon {
                     Err(_) => {}
                 }
             }
-            if is_last || daemon_is_gone(&mountpoint) {
+            if is_last {
+                break;
+            }
+            given = ask_mount(&mountpoint);
+            if given == MountAnswer::Gone {
                 break;
             }
         }
         let hint = match mount {
+            Some(_) if given == MountAnswer::None => format!(
+                "\n  The kernel shows a mount there that gives no answer: its daemon stands still, or was killed and waits for \
+                 its origin. What was synced is safe in the pool. To take the mount away: umount --lazy {}",
+                mountpoint.display()
+            ),
             Some(mount) => format!(
                 "\n  Its daemon is gone, but the kernel still shows the mount of {}. What was synced is safe in the pool. Run the \
                  same `headpond mount` again. If the origin is mounted elsewhere by now: umount {}",
@@ -90,7 +100,8 @@ impl Daemon {
     pub fn ask(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
         let answer = ask_at(&self.socket, self.user, command, Some(PATIENCE));
         // A worker that dies while it is asked is followed by another one, and a question does no harm twice.
-        if answer.is_err() && command.is_question() && !daemon_is_gone(&self.mountpoint) {
+        let may_be_followed = answer.as_ref().is_err_and(|error| !is_silence(error)) && command.is_question();
+        if may_be_followed && ask_mount(&self.mountpoint) == MountAnswer::Given {
             return self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)));
         }
         self.take(answer)
@@ -114,9 +125,18 @@ impl Daemon {
             Err(_) if connect(&self.socket, self.user).is_err() => {
                 Err(Refusal::NotMounted { path: self.mountpoint.clone(), hint: String::new() })
             }
-            Err(error) => Err(Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() }),
+            Err(error) => {
+                let silent = || format!("not a word within {} s", PATIENCE.as_secs());
+                let why = if is_silence(&error) { silent() } else { error.to_string() };
+                Err(Refusal::NoAnswer { path: self.mountpoint.clone(), why })
+            }
         }
     }
+}
+
+/// Whether a daemon gave no answer in time.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// An origin that stands still for as long as this lives, unless the daemon ends that.

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -13,18 +15,46 @@ use crate::MountError;
 /// The program through which ordinary users mount and unmount.
 const HELPER: &str = "fusermount3";
 
-/// Whether a mount without a daemon is there. It asks for what the kernel cannot answer by itself; the kernel may
-/// know the status of the mount's root. A daemon that was killed this moment lets go of its requests a little later,
-/// and a waiting request then ends as aborted.
+/// How long a mount may take to answer. While a worker takes over from another one, its questions wait.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// What a question to a mount came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MountAnswer {
+    /// It has a daemon, or is no mount.
+    Given,
+    /// Its daemon is gone.
+    Gone,
+    /// It has a daemon that stands still, or what is left of one: a process that was killed and waits for its origin.
+    None,
+}
+
+/// Asks a mount whether its daemon is there, and waits ten seconds at most.
+///
+/// It asks for what the kernel cannot answer by itself; the kernel may know the status of the mount's root. A daemon
+/// that was killed this moment lets go of its requests a little later, and a waiting request then ends as aborted.
 #[must_use]
-pub fn daemon_is_gone(mountpoint: &Path) -> bool {
-    matches!(rustix::fs::statfs(mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
+pub fn ask_mount(mountpoint: &Path) -> MountAnswer {
+    let path = mountpoint.to_owned();
+    let asked = within(ANSWER_MAX, move || rustix::fs::statfs(path).map(drop));
+    match asked {
+        Some(Err(Errno::NOTCONN | Errno::CONNABORTED)) => MountAnswer::Gone,
+        Some(_) => MountAnswer::Given,
+        None => MountAnswer::None,
+    }
+}
+
+/// Calls `ask` on a thread of its own. None if it takes longer; the thread stays behind, at most to the end of the process.
+fn within<T: Send + 'static>(time: Duration, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, answer) = mpsc::sync_channel(1);
+    let asking = std::thread::Builder::new().name("ask-mount".into()).spawn(move || drop(sender.send(ask())));
+    asking.ok().and_then(|_| answer.recv_timeout(time).ok())
 }
 
 /// Checks a mount point and gives its full path. Removes a mount whose daemon died: it is of no use, and its owner is
 /// about to mount there again.
 pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountError> {
-    if daemon_is_gone(mountpoint) {
+    if ask_mount(mountpoint) == MountAnswer::Gone {
         remove_dead(mountpoint).map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
     }
     let found = fs::metadata(mountpoint).map_err(|error| match error.kind() {
@@ -114,4 +144,18 @@ fn helper(arguments: &[&str], mountpoint: &Path) -> io::Result<Output> {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_no_answer_is_not_waited_for() {
+        let (held, never) = mpsc::channel::<()>();
+        assert_eq!(within(Duration::from_millis(1), move || never.recv().is_ok()), None);
+        drop(held);
+        assert_eq!(within(ANSWER_MAX, || 7), Some(7));
+        assert_eq!(ask_mount(Path::new("/")), MountAnswer::Given);
+    }
 }
