@@ -44,6 +44,15 @@ pub(crate) struct Asking {
     pub(crate) epoch: u64,
 }
 
+/// A copy that a peer is to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewCopy {
+    pub(crate) name: MemberName,
+    pub(crate) bytes: u64,
+    /// The copy that the pool has at another peer.
+    pub(crate) beside: Option<MemberName>,
+}
+
 /// Why there is no copy at a peer.
 pub(crate) enum PeerTrouble {
     /// This host may not use the pool.
@@ -69,28 +78,18 @@ impl PeerPlan {
     }
 
     /// Connects with an empty member of this name and size, in place of whatever the peer keeps of the pool.
-    pub(crate) fn make(
-        &self,
-        asking: Asking,
-        member: MemberName,
-        bytes: u64,
-        deposed: &Deposed,
-    ) -> Result<Flash, PeerTrouble> {
-        self.connect(asking, Some((member, bytes)), deposed)
+    pub(crate) fn make(&self, asking: Asking, wanted: &NewCopy, deposed: &Deposed) -> Result<Flash, PeerTrouble> {
+        self.connect(asking, Some(wanted), deposed)
     }
 
-    fn connect(
-        &self,
-        asking: Asking,
-        wanted: Option<(MemberName, u64)>,
-        deposed: &Deposed,
-    ) -> Result<Flash, PeerTrouble> {
+    fn connect(&self, asking: Asking, wanted: Option<&NewCopy>, deposed: &Deposed) -> Result<Flash, PeerTrouble> {
         let address: PeerAddress = self.address.parse().map_err(PeerTrouble::Away)?;
         let certificates = self.certificates.as_deref().map(Certificates::read).transpose();
         let certificates = certificates.map_err(|error| PeerTrouble::Away(error.to_string()))?;
         let Asking { pool, owner, epoch } = asking;
-        let (member, bytes) = wanted.map_or(([0; 16], 0), |(name, bytes)| (name.0, bytes));
-        let hello = Hello { version: PROTOCOL, durable: self.durable, pool, member, owner, epoch, bytes };
+        let (member, bytes) = wanted.map_or(([0; 16], 0), |wanted| (wanted.name.0, wanted.bytes));
+        let beside = wanted.and_then(|wanted| wanted.beside).map_or([0; 16], |name| name.0);
+        let hello = Hello { version: PROTOCOL, durable: self.durable, pool, member, owner, epoch, bytes, beside };
         let (deposed, shown) = (deposed.clone(), self.address.clone());
         let when_ended = move |end: &LinkEnd| {
             log_line(format_args!("peer {shown}: {end}"));

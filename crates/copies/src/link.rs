@@ -103,6 +103,7 @@ fn shown(refused: &HelloRefused) -> String {
         Reason::NoRoom => format!("it has no room: {} MiB are left", bytes >> 20),
         Reason::InUse => "another process on its host has the copy".to_owned(),
         Reason::Failing => "it cannot read or write its store".to_owned(),
+        Reason::Same => "it has the pool's other copy, by another address: a second copy needs another host".to_owned(),
     }
 }
 

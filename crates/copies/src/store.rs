@@ -429,7 +429,16 @@ mod tests {
     const BYTES: u64 = 1 << 20;
 
     fn hello(owner: u64, epoch: u64, member: u8, bytes: u64) -> Hello {
-        Hello { version: PROTOCOL, durable: false, pool: POOL, member: [member; 16], owner, epoch, bytes }
+        Hello {
+            version: PROTOCOL,
+            durable: false,
+            pool: POOL,
+            member: [member; 16],
+            owner,
+            epoch,
+            bytes,
+            beside: [0; 16],
+        }
     }
 
     fn accept(store: &Store, hello: &Hello, durable: bool) -> Result<Record, (Reason, u64)> {

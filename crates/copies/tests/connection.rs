@@ -17,7 +17,7 @@ const POOL: PoolId = PoolId([7; 16]);
 const BYTES: u64 = 8 << 20;
 
 fn hello(owner: u64, epoch: u64, bytes: u64) -> Hello {
-    Hello { version: PROTOCOL, durable: false, pool: POOL, member: [9; 16], owner, epoch, bytes }
+    Hello { version: PROTOCOL, durable: false, pool: POOL, member: [9; 16], owner, epoch, bytes, beside: [0; 16] }
 }
 
 /// A server over this directory.

@@ -223,6 +223,7 @@ mod tests {
             owner: 3,
             epoch: 9,
             bytes: 64 << 20,
+            beside: [6; 16],
         };
         let accepted = Accepted { version: PROTOCOL, durable: false, bytes: 64 << 20, member: [8; 16] };
         let refused = HelloRefused { reason: Reason::Owner, owner: 4, epoch: 10, bytes: 0 };

@@ -27,6 +27,8 @@ pub struct Hello {
     pub epoch: u64,
     /// Bytes of the empty member that is wanted; 0 for the one that the peer keeps.
     pub bytes: u64,
+    /// A copy that the owner has beside the wanted one; zeros if it has none. A peer that keeps this one would lose it.
+    pub beside: MemberNamed,
 }
 
 /// A peer's answer: it serves the member from now on.
@@ -59,6 +61,8 @@ pub enum Reason {
     InUse = 6,
     /// It cannot read or write its store.
     Failing = 7,
+    /// It keeps the copy that the owner has beside: it is one peer, by two addresses.
+    Same = 8,
 }
 
 /// A peer's answer: it does not serve this owner.
@@ -74,7 +78,7 @@ pub struct HelloRefused {
     pub bytes: u64,
 }
 
-pub(crate) const HELLO_BYTES: usize = 72;
+pub(crate) const HELLO_BYTES: usize = 88;
 pub(crate) const ACCEPTED_BYTES: usize = 32;
 pub(crate) const REFUSED_BYTES: usize = 32;
 
@@ -120,6 +124,7 @@ impl Hello {
         into.extend(self.owner.to_le_bytes());
         into.extend(self.epoch.to_le_bytes());
         into.extend(self.bytes.to_le_bytes());
+        into.extend(self.beside);
         into.extend([0; 8]);
     }
 
@@ -133,6 +138,7 @@ impl Hello {
             owner: fields.u64()?,
             epoch: fields.u64()?,
             bytes: fields.u64()?,
+            beside: fields.take()?,
         };
         fields.zeros::<8>()?;
         // No pool has this name, and a take-over adds one to the number.
@@ -177,6 +183,7 @@ impl HelloRefused {
             5 => Reason::NoRoom,
             6 => Reason::InUse,
             7 => Reason::Failing,
+            8 => Reason::Same,
             _ => return Err(BadFrame::Field),
         };
         fields.zeros::<4>()?;

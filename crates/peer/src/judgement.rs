@@ -40,6 +40,7 @@ pub fn judge(hello: &Hello, kept: Option<&Kept>) -> HelloVerdict {
     match kept {
         Some(kept) if kept.owner > owner => HelloVerdict::Refuse(Reason::Owner),
         Some(kept) if kept.owner == owner && kept.epoch > epoch => HelloVerdict::Refuse(Reason::Epoch),
+        Some(kept) if bytes > 0 && kept.member == hello.beside => HelloVerdict::Refuse(Reason::Same),
         _ if bytes > 0 => HelloVerdict::Make(Kept { owner, epoch, member, bytes, counts: true }),
         Some(kept) if kept.counts => HelloVerdict::Open(Kept { owner, epoch, ..*kept }),
         _ => HelloVerdict::Refuse(Reason::NotKept),
@@ -55,7 +56,7 @@ mod tests {
 
     fn hello(owner: u64, epoch: u64, bytes: u64) -> Hello {
         let (pool, member) = (PoolId([1; 16]), [2; 16]);
-        Hello { version: PROTOCOL, durable: false, pool, member, owner, epoch, bytes }
+        Hello { version: PROTOCOL, durable: false, pool, member, owner, epoch, bytes, beside: [0; 16] }
     }
 
     fn kept(owner: u64, epoch: u64) -> Kept {
@@ -75,6 +76,9 @@ mod tests {
         assert_eq!(judge(&hello(1, 5, 0), Some(&Kept { counts: false, ..kept(1, 5) })), Refuse(Reason::NotKept));
         let made = Kept { member: [2; 16], ..kept(1, 5) };
         assert_eq!(judge(&hello(1, 5, 1 << 26), Some(&kept(1, 5))), Make(made));
+        let beside = Hello { beside: [3; 16], ..hello(1, 5, 1 << 26) };
+        assert_eq!(judge(&beside, Some(&kept(1, 5))), Refuse(Reason::Same), "the owner would lose what it has");
+        assert_eq!(judge(&Hello { bytes: 0, ..beside }, Some(&kept(1, 5))), Open(kept(1, 5)));
         let other = Hello { version: 2, ..hello(1, 5, 0) };
         assert_eq!(judge(&other, Some(&kept(1, 5))), Refuse(Reason::Version));
     }

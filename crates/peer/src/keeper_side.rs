@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn nothing_is_served_before_a_hello_was_admitted_nor_beyond_the_member() {
         let (pool, member) = (PoolId([1; 16]), [2; 16]);
-        let hello = Hello { version: PROTOCOL, durable: false, pool, member, owner: 1, epoch: 1, bytes: 0 };
+        let hello =
+            Hello { version: PROTOCOL, durable: false, pool, member, owner: 1, epoch: 1, bytes: 0, beside: [0; 16] };
         let mut side = KeeperSide::new();
         let data = [0; 4096];
         let write = |offset| of(Said::Write { offset, data: &data });

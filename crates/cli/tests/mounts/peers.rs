@@ -397,6 +397,27 @@ fn the_loss_of_the_owner_and_of_one_of_two_peers_loses_nothing() {
     }
 }
 
+/// A server keeps one copy of a pool. By a second address it would make another in its place, again and again.
+#[test]
+fn one_peer_by_two_addresses_has_one_copy() {
+    let mut pond = Pond::new();
+    let peer = Peer::here(&pond);
+    std::os::unix::fs::symlink(pond.at("peer"), pond.at("same")).unwrap();
+    let same = format!("unix:{}", pond.at("same").display());
+    let two = ["--size", SIZE, "--copies", "2", "--peer", &peer.address, "--peer", &same];
+    let daemon = pond.mount_foreground(&two);
+    write_and_sync(&pond.mnt().join("file"), b"on two hosts");
+    wait_until("it has everything", || who_can_take_over(&pond) == 1);
+    wait_until("the second one is refused", || pond.log().contains("it has the pool's other copy, by another address"));
+    let by_hand = pool(&pond, "add", &["--peer".as_ref(), same.as_ref()]);
+    assert!(by_hand.text.contains("needs another host"), "{}", by_hand.text);
+    write_and_sync(&pond.mnt().join("file"), b"and it stays so");
+    assert_eq!(who_can_take_over(&pond), 1, "{}", pond.log());
+    assert_eq!(pond.log().matches(" has joined the pool").count(), 1, "{}", pond.log());
+    pond.unmount(&[]).ok();
+    pond.wait(daemon);
+}
+
 /// How many peers have everything.
 fn who_can_take_over(pond: &Pond) -> usize {
     let status = pool_status(pond);

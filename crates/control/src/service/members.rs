@@ -26,7 +26,7 @@ use crate::deposed::Deposed;
 use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
 use crate::history::History;
 use crate::ownership::{Marker, MarkerMember, SharedMarker};
-use crate::peers::{Asking, PeerPlan, PeerTrouble};
+use crate::peers::{Asking, NewCopy, PeerPlan, PeerTrouble};
 use crate::pool::{FlashContent, HeldFlash};
 use crate::process::log::log_line;
 use crate::random::random;
@@ -401,11 +401,15 @@ impl PoolMembers {
             // A host that is about to follow may have this copy in its hands.
             return Err(Refusal::Usage("this host may not be the owner any more: see `headpond status`".to_owned()));
         }
-        let flash = peer.make(self.asking, name, bytes, &self.deposed).map_err(|trouble| match trouble {
-            PeerTrouble::Deposed(refusal) => refusal,
-            PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
-            PeerTrouble::Away(why) => Refusal::Flash { path: peer.path().to_owned(), why },
-        })?;
+        let beside = copies.first().map(|one| one.name);
+        let flash =
+            peer.make(self.asking, &NewCopy { name, bytes, beside }, &self.deposed).map_err(
+                |trouble| match trouble {
+                    PeerTrouble::Deposed(refusal) => refusal,
+                    PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
+                    PeerTrouble::Away(why) => Refusal::Flash { path: peer.path().to_owned(), why },
+                },
+            )?;
         let row = Member { copies_only: true, ..Member::in_use(name, slots, bytes, start) };
         Ok((HeldFlash::of_peer(flash, true), row))
     }

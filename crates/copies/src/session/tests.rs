@@ -25,7 +25,7 @@ const OTHER: PoolId = PoolId([8; 16]);
 const BYTES: u64 = 8 << 20;
 
 fn hello(pool: PoolId, bytes: u64) -> Hello {
-    Hello { version: PROTOCOL, durable: false, pool, member: [9; 16], owner: 1, epoch: 1, bytes }
+    Hello { version: PROTOCOL, durable: false, pool, member: [9; 16], owner: 1, epoch: 1, bytes, beside: [0; 16] }
 }
 
 fn durable(pool: PoolId, bytes: u64) -> Hello {

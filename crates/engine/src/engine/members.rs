@@ -2,7 +2,9 @@
 //! go.
 
 use headpond_base::{BLOCK, Errno, MemberId, Nanos, Redundancy};
-use headpond_format::{Address, Geometry, HostCopies, MEMBERS_MAX, Member, MemberState, Members, SETTINGS_SLOTS};
+use headpond_format::{
+    Address, Geometry, HostCopies, MEMBERS_MAX, Member, MemberName, MemberState, Members, SETTINGS_SLOTS,
+};
 use headpond_log::{Log, Mutation, ReadFrom};
 
 use crate::effect::{Effect, Outcome};
@@ -23,6 +25,8 @@ fn slots_of(row: &Member, bytes: u64, segment_bytes: u32) -> Option<u32> {
 pub struct MemberShown {
     /// Its number.
     pub member: MemberId,
+    /// Its name, which no other member has or had.
+    pub name: MemberName,
     /// Its state in the list of members.
     pub state: MemberState,
     /// It is gone, and another device may have its number.
@@ -557,6 +561,7 @@ impl Engine {
         let mut shown: Vec<MemberShown> = list
             .map(|(member, row)| MemberShown {
                 member,
+                name: row.name,
                 state: row.state,
                 missed: row.missed,
                 is_spare: self.is_spare(member),
@@ -596,6 +601,7 @@ mod tests {
     fn shown(member: u16, row: &Member) -> MemberShown {
         MemberShown {
             member: MemberId(member),
+            name: row.name,
             state: row.state,
             is_spare: row.state == MemberState::Gone,
             missed: false,

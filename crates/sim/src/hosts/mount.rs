@@ -67,6 +67,7 @@ fn hello(owner: u64, epoch: u64, made: Option<[u8; 16]>) -> Hello {
         owner,
         epoch,
         bytes,
+        beside: [0; 16],
     }
 }
 
