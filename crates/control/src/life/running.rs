@@ -124,6 +124,8 @@ impl Running {
             Some(succession) => service.held(succession.holder(), succession.lives()),
             None => service,
         };
+        // What is counted before the first look is in no row of the history.
+        service.history.look(&service.look_for_history());
         let mut mounted = match attach(plan, &pool, &service, &opened, budget, left, lasting) {
             Ok(mounted) => mounted,
             Err(error) => {
