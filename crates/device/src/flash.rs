@@ -66,8 +66,8 @@ enum Place {
 
 /// How long [`Flash`] tries to get a lock, or a block device for itself alone. When a daemon is killed in the middle
 /// of writes, the kernel finishes them and lets go of the file a moment later. Until then those writes may still land,
-/// so the wait is needed.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// so the wait is needed. On a busy machine one second was too short for a worker whose holder was killed as it started.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Bytes of zeros in one write: so many that the device's speed counts.
 const ZEROS: usize = 1 << 20;
