@@ -339,9 +339,7 @@ impl Log {
     #[must_use]
     pub fn is_enough(&self, member: MemberId) -> bool {
         let is_there = |id: SegmentId| {
-            self.segments.keepers(id).any(|slot| self.segments.addresses().home(slot).member == member)
-                && !self.segments.get(id).copies_differ
-                && self.copies_would_be_found(id)
+            self.has_copy_on(id, member) && !self.segments.get(id).copies_differ && self.copies_would_be_found(id)
         };
         self.health.works(member)
             && self.segments.has_room_on(member, Self::SEGMENTS_LEAST, Self::LEFT_BY_A_LOSS)
@@ -363,8 +361,16 @@ impl Log {
     }
 
     fn has_slot_of(&self, id: SegmentId, member: MemberId) -> bool {
-        let is_there = |slot: SegmentId| self.segments.addresses().home(slot).member == member;
-        is_there(id) || self.segments.keepers(id).any(is_there)
+        self.is_slot_of(id, member) || self.has_copy_on(id, member)
+    }
+
+    /// Whether the bytes of a segment are on this member, be it lost or not.
+    fn has_copy_on(&self, id: SegmentId, member: MemberId) -> bool {
+        self.segments.keepers(id).any(|slot| self.is_slot_of(slot, member))
+    }
+
+    fn is_slot_of(&self, slot: SegmentId, member: MemberId) -> bool {
+        self.segments.addresses().home(slot).member == member
     }
 
     /// Whether a segment with slots of this member has something that no member has any more. That is not found by
@@ -464,8 +470,7 @@ impl Log {
     /// New segments are opened on all members but this one, as long as others have some. What is open there is sealed.
     pub fn set_aside(&mut self, member: Option<MemberId>) {
         self.segments.set_aside(member);
-        let home_of = |keeper: SegmentId| self.segments.addresses().home(keeper).member;
-        let is_there = |id: SegmentId| self.segments.keepers(id).any(|keeper| Some(home_of(keeper)) == member);
+        let is_there = |id: SegmentId| member.is_some_and(|member| self.has_copy_on(id, member));
         let there: Vec<SegmentId> = self.open.all().map(|open| open.id).filter(|id| is_there(*id)).collect();
         self.seal_these(&there);
         self.leave_lone_segments();
