@@ -125,12 +125,14 @@ impl Daemon {
             Err(_) if connect(&self.socket, self.user).is_err() => {
                 Err(Refusal::NotMounted { path: self.mountpoint.clone(), hint: String::new() })
             }
-            Err(error) => {
-                let silent = || format!("not a word within {} s", PATIENCE.as_secs());
-                let why = if is_silence(&error) { silent() } else { error.to_string() };
-                Err(Refusal::NoAnswer { path: self.mountpoint.clone(), why })
-            }
+            Err(error) => Err(self.no_answer(&error)),
         }
+    }
+
+    fn no_answer(&self, error: &io::Error) -> Refusal {
+        let silent = || format!("not a word within {} s", PATIENCE.as_secs());
+        let why = if is_silence(error) { silent() } else { error.to_string() };
+        Refusal::NoAnswer { path: self.mountpoint.clone(), why }
     }
 }
 
@@ -156,7 +158,7 @@ impl Daemon {
     /// # Errors
     /// The daemon's refusal; [`Refusal::NotFrozen`] if the origin did not come to a standstill in time.
     pub fn freeze(&self, seconds: u64, ends: impl Fn() -> bool) -> Result<Option<Frozen>, Refusal> {
-        let failed = |error: io::Error| Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() };
+        let failed = |error: io::Error| self.no_answer(&error);
         let mut stream = connect(&self.socket, self.user).map_err(failed)?;
         let mut line = serde_json::to_vec(&ClientCommand::Freeze { seconds }).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
@@ -196,7 +198,7 @@ impl Daemon {
         begun: impl FnOnce(),
         ends: impl Fn() -> bool,
     ) -> Result<(), Refusal> {
-        let failed = |error: io::Error| Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() };
+        let failed = |error: io::Error| self.no_answer(&error);
         let stream = connect(&self.socket, self.user).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut line =
