@@ -90,7 +90,7 @@ fn a_mount_whose_origin_does_not_answer_ends_at_sigterm_and_the_next_one_has_eve
     assert!(fs::read(pond.at("other/slow/new")).unwrap() == new);
 }
 
-/// A daemon stands still: who looks at the mounts is told so, and does not stand still with it.
+/// While a daemon stands still, `status` says so, and ends.
 #[test]
 fn a_daemon_that_gives_no_answer_holds_up_nobody_who_asks_for_it() {
     let pond = Pond::new();

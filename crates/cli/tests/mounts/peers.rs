@@ -138,7 +138,7 @@ fn lose_the_owner(pond: &mut Pond, daemon: usize, after: u64) -> u64 {
     lose_the_owner_after(pond, daemon, |_, synced| at_least(synced, after))
 }
 
-/// The same once something has happened under load, which is told how many syncs were answered.
+/// The same, but `happens` says when. It runs under load, and sees how many syncs were answered.
 fn lose_the_owner_after(pond: &mut Pond, daemon: usize, happens: impl FnOnce(&Pond, &AtomicU64)) -> u64 {
     let (synced, ledger) = (AtomicU64::new(0), pond.mnt().join("ledger"));
     std::thread::scope(|scope| {
