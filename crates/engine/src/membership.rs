@@ -111,10 +111,11 @@ impl Membership {
         self.stage == Stage::Settled
     }
 
-    /// A member is lost.
-    pub(crate) fn lose(&mut self, member: MemberId) {
+    /// A member is lost. Which of the others have copies only is the log's word: it needs a place for what comes next, and
+    /// one that joins is none yet.
+    pub(crate) fn lose(&mut self, member: MemberId, copies_only: impl Fn(MemberId) -> bool) {
         if self.wanted.get(member).is_some_and(|row| row.state != MemberState::Gone) {
-            self.want(self.wanted.without(member));
+            self.want(self.wanted.without(member).with_copies_only(copies_only));
         }
     }
 
@@ -227,7 +228,7 @@ mod tests {
             membership.told(generation, false, Nanos(1))
         };
         assert!(settle(&mut membership) && !membership.misses_copy());
-        membership.lose(first);
+        membership.lose(first, |member| member == first);
         assert!(membership.misses_copy(), "at once: what is written now has no copy");
         let (longer, _) = membership.wanted().with(copies(3)).unwrap();
         membership.want(longer.forgiving(first));

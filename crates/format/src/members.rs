@@ -206,6 +206,15 @@ impl Members {
         list
     }
 
+    /// The list in which these of the members have copies only, and no others.
+    #[must_use]
+    pub fn with_copies_only(mut self, copies_only: impl Fn(MemberId) -> bool) -> Self {
+        for (id, row) in (0..).map(MemberId).zip(&mut self.rows) {
+            row.copies_only = copies_only(id);
+        }
+        self
+    }
+
     /// The list in which nobody misses this member: another has come in its place, or none is wanted.
     #[must_use]
     pub fn forgiving(mut self, id: MemberId) -> Self {

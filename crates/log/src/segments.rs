@@ -122,7 +122,8 @@ impl Segments {
         take_new: &[(MemberId, u32)],
         copies_only: &[MemberId],
     ) -> Self {
-        let members = take_new.iter().map(|(member, _)| usize::from(member.0) + 1).max().unwrap_or(0);
+        let known = take_new.iter().map(|(member, _)| member).chain(copies_only);
+        let members = known.map(|member| usize::from(member.0) + 1).max().unwrap_or(0);
         let mut open_slots = vec![0; members];
         take_new.iter().for_each(|(member, slots)| open_slots[usize::from(member.0)] = *slots);
         let free = vec![VecDeque::new(); members];

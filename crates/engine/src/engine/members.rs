@@ -157,8 +157,18 @@ impl Engine {
         self.store.refused(member, errno);
         let untold = Mutation::LossUntold.is_planted(self.config.mutation);
         if self.store.takes_writes() && !self.store.log().works(member) && !untold {
-            self.membership.lose(member);
+            let segments = self.store.log().segments();
+            self.membership.lose(member, |id| segments.has_copies_only(id));
         }
+    }
+
+    /// Whether the list that is wanted says of each member what the log does with it.
+    pub(crate) fn list_agrees(&self) -> bool {
+        let segments = self.store.log().segments();
+        let alike = |(id, row): (MemberId, &Member)| {
+            row.state == MemberState::Gone || row.copies_only == segments.has_copies_only(id)
+        };
+        !self.store.takes_writes() || self.membership.wanted().iter().all(alike)
     }
 
     /// The list of members that is wanted has come to count here.

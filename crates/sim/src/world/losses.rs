@@ -170,14 +170,14 @@ impl World {
         !self.losses.stay_away.contains(&device) || !self.is_lost(device)
     }
 
-    /// Devices that were lost are back before the pool went on without any of them.
+    /// Devices that were lost are back before the pool went on without them. To lose one of these is another loss.
     pub(crate) fn meet_lost(&mut self) {
-        let is_back = |device: &usize| {
-            self.flash.member_of(*device).is_some() && self.flash.all()[*device].health == Health::Well
+        let Some(Lost::Devices(lost)) = &self.losses.lost else { return };
+        let is_away = |device: &usize| {
+            self.flash.member_of(*device).is_none() || self.flash.all()[*device].health != Health::Well
         };
-        if matches!(&self.losses.lost, Some(Lost::Devices(lost)) if lost.iter().all(is_back)) {
-            self.losses.lost = None;
-        }
+        let away: BTreeSet<usize> = lost.iter().copied().filter(is_away).collect();
+        self.losses.lost = (!away.is_empty()).then_some(Lost::Devices(away));
     }
 
     /// Whether any one member can be lost without any loss of data.
