@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use headpond_engine::{Class, Handling, Treatment};
-use headpond_rules::{Action, RuleSet};
+use headpond_rules::{Action, Direction, Mask, RuleSet};
 
 use crate::rules_of_path::InForce;
 
@@ -60,6 +60,13 @@ impl InForce {
             Action::Cache | Action::Pin(_) | Action::Share(_) => Handling::Cache,
         };
         let class = rule.class.and_then(Class::new).unwrap_or_default();
-        Treatment { process, handling, class, compression: rule.compression, ..Treatment::default() }
+        let (compression, copies) = (rule.compression, rule.copies);
+        Treatment { process, handling, class, compression, copies, ..Treatment::default() }
+    }
+
+    /// On how many other hosts a sync of a file must be. Its size is 0, for conditions on requests.
+    #[must_use]
+    pub fn copies(&self, file: Mask, process: Mask, now: u64) -> Option<u8> {
+        self.set.rules()[self.set.decide(file, process, 0, Direction::Write, now)?].copies
     }
 }

@@ -3,7 +3,7 @@
 //! Plain data, so that the outbox can keep it for all parts. Only the part that asked interprets it.
 
 use headpond_base::{Block, Location, MemberId, Nanos, ObjectId, SegmentId};
-use headpond_log::WriteId;
+use headpond_log::{Side, WriteId};
 use headpond_map::Slot;
 
 use crate::fetches::FetchId;
@@ -14,8 +14,9 @@ use crate::piece::Piece;
 pub(crate) enum Purpose {
     /// What recovery found is durable.
     Settling,
-    LogWrite(WriteId),
-    LogSync,
+    /// A write of the log on this member.
+    LogWrite(WriteId, MemberId),
+    LogSync(Side),
     /// A request waits for it; it is stepped with the outcome.
     Op(OpId),
     Gather(GatherRead),

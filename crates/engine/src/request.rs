@@ -31,6 +31,12 @@ impl Request {
     pub const fn flush_all(id: u64) -> Self {
         Self::Flush { id: FlushId(id), scope: FlushScope::All }
     }
+
+    /// A sync without a rule.
+    #[must_use]
+    pub const fn sync(object: ObjectId) -> Self {
+        Self::Sync { object, copies: None }
+    }
 }
 
 impl FlushScope {
@@ -342,6 +348,8 @@ pub enum Request {
     Sync {
         /// The object.
         object: ObjectId,
+        /// On how many other hosts it must be, as in [`Treatment::copies`].
+        copies: Option<u8>,
     },
     /// Makes all that was acknowledged durable. Answer: [`Reply::Done`].
     SyncAll,

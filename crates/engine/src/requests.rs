@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use headpond_base::{Errno, ObjectId, Sequence};
+use headpond_log::Reach;
 
 use crate::effect::Outcome;
 use crate::locks::OpId;
@@ -32,12 +33,12 @@ pub(crate) struct Requests {
     table: BTreeMap<OpId, Box<Op>>,
     next: u64,
     to_be_stepped: VecDeque<OpId>,
-    /// With the entry of the log that each waits to be durable.
-    for_log: BTreeSet<(Sequence, OpId)>,
+    /// By where it is to be durable, with the entry of the log for which each waits.
+    for_log: [BTreeSet<(Sequence, OpId)>; Reach::ALL.len()],
     for_room: VecDeque<OpId>,
     for_other_kind: Vec<OpId>,
-    /// Those whose data has one place only, until a copy is there.
-    for_copy: Vec<OpId>,
+    /// Those whose data lacks copies, until they are there, each with the number that it asks for.
+    for_copy: Vec<(OpId, Option<u8>)>,
     /// The request to stop, while others or background work are under way.
     for_quiet: Option<OpId>,
     /// Those that came before the engine could take any.
@@ -134,20 +135,20 @@ impl Requests {
         }
     }
 
-    /// A request waits until this entry of the log is durable.
-    pub(crate) fn wait_for_log(&mut self, id: OpId, entry: Sequence) {
-        self.for_log.insert((entry, id));
+    /// A request waits until this entry of the log is durable there.
+    pub(crate) fn wait_for_log(&mut self, id: OpId, entry: Sequence, reach: Reach) {
+        self.for_log[reach as usize].insert((entry, id));
     }
 
     /// Whether any waits for an entry up to this one. A log that failed makes none durable any more: all are let go.
-    pub(crate) fn wakes_for_log(&self, durable: Sequence, failed: bool) -> bool {
-        self.for_log.first().is_some_and(|(entry, _)| failed || *entry <= durable)
+    pub(crate) fn wakes_for_log(&self, reach: Reach, durable: Sequence, failed: bool) -> bool {
+        self.for_log[reach as usize].first().is_some_and(|(entry, _)| failed || *entry <= durable)
     }
 
     /// Has those stepped that waited for entries up to this one, or all if the log failed.
-    pub(crate) fn log_is_durable(&mut self, durable: Sequence, failed: bool) {
-        while self.wakes_for_log(durable, failed) {
-            let Some((_, id)) = self.for_log.pop_first() else { break };
+    pub(crate) fn log_is_durable(&mut self, reach: Reach, durable: Sequence, failed: bool) {
+        while self.wakes_for_log(reach, durable, failed) {
+            let Some((_, id)) = self.for_log[reach as usize].pop_first() else { break };
             self.wake(id);
         }
     }
@@ -204,27 +205,33 @@ impl Requests {
         self.wake(id);
     }
 
-    /// A request waits until the pool has a copy on another host again.
-    pub(crate) fn wait_for_copy(&mut self, id: OpId) {
-        self.for_copy.push(id);
+    /// A request waits until the pool has so many copies on other hosts again, or any.
+    pub(crate) fn wait_for_copy(&mut self, id: OpId, copies: Option<u8>) {
+        self.for_copy.push((id, copies));
     }
 
-    /// Has those stepped that waited for that.
-    pub(crate) fn copy_is_there(&mut self) {
-        self.to_be_stepped.extend(self.for_copy.drain(..));
+    /// For how many copies requests wait.
+    pub(crate) fn copies_waited_for(&self) -> BTreeSet<Option<u8>> {
+        self.for_copy.iter().map(|(_, copies)| *copies).collect()
+    }
+
+    /// Has those stepped that waited for so many copies.
+    pub(crate) fn copies_are_there(&mut self, copies: Option<u8>) {
+        let ready = self.for_copy.extract_if(.., |(_, wanted)| *wanted == copies);
+        self.to_be_stepped.extend(ready.map(|(id, _)| id));
     }
 
     /// What a request waits for, in words.
     fn awaited(&self, id: OpId, op: &Op) -> String {
         if self.to_be_stepped.contains(&id) {
             "its step".to_owned()
-        } else if let Some((entry, _)) = self.for_log.iter().find(|(_, waiting)| *waiting == id) {
+        } else if let Some((entry, _)) = self.for_log.iter().flatten().find(|(_, waiting)| *waiting == id) {
             format!("entry {} of the log to be durable", entry.0)
         } else if self.for_room.contains(&id) {
             "room".to_owned()
         } else if self.for_other_kind.contains(&id) {
             "changes of the other kind on the object".to_owned()
-        } else if self.for_copy.contains(&id) {
+        } else if self.for_copy.iter().any(|(waiting, _)| *waiting == id) {
             "a copy on another host".to_owned()
         } else if self.for_quiet == Some(id) {
             "all others to end".to_owned()
@@ -287,19 +294,21 @@ mod tests {
     fn those_that_wait_for_the_log_go_on_up_to_what_is_durable_and_all_if_it_failed() {
         let (mut requests, ids) = with(3);
         for (id, entry) in ids.iter().zip([30, 10, 20]) {
-            requests.wait_for_log(*id, Sequence(entry));
+            requests.wait_for_log(*id, Sequence(entry), Reach::Everywhere);
         }
-        assert!(!requests.wakes_for_log(Sequence(9), false));
-        requests.log_is_durable(Sequence(20), false);
+        assert!(!requests.wakes_for_log(Reach::Everywhere, Sequence(9), false));
+        requests.log_is_durable(Reach::Here, Sequence(30), false);
+        assert_eq!(steps(&mut requests), [], "durable here is not enough for them");
+        requests.log_is_durable(Reach::Everywhere, Sequence(20), false);
         assert_eq!(steps(&mut requests), [ids[1], ids[2]]);
-        requests.log_is_durable(Sequence(20), true);
+        requests.log_is_durable(Reach::Everywhere, Sequence(20), true);
         assert_eq!(steps(&mut requests), [ids[0]]);
     }
 
     #[test]
     fn each_request_is_shown_with_what_it_waits_for() {
         let (mut requests, ids) = with(4);
-        requests.wait_for_log(ids[0], Sequence(30));
+        requests.wait_for_log(ids[0], Sequence(30), Reach::Everywhere);
         requests.wait_for_room(ids[1]);
         requests.get_mut(ids[2]).unwrap().parts = 2;
         requests.wake(ids[3]);

@@ -1,9 +1,10 @@
 //! The treatment of one request, on top of the cache mode.
 //!
-//! Invariant: a treatment only restricts what the cache mode allows. So no rule makes a write less
-//! durable than the mode does, and in pass-through no rule lets data into the pool.
+//! Invariant: a treatment only restricts what the cache mode allows. So in pass-through no rule lets data into the pool,
+//! and none makes a write less durable than the mode does on this host. How many other hosts have it, a rule may say.
 
 use headpond_base::{Class, Compression};
+use headpond_log::Reach;
 
 use crate::modes::ModeBehaviour;
 
@@ -21,6 +22,16 @@ pub struct Treatment {
     pub class: Class,
     /// How the file is packed from now on, until another request on it says otherwise; `None` is as the settings say.
     pub compression: Option<Compression>,
+    /// How many other hosts must have what this request makes durable, at least. 0: the flash of this host is enough.
+    /// `None`: one, if the pool ever had a copy. Beyond 0 it waits for each copy that works.
+    pub copies: Option<u8>,
+}
+
+impl Treatment {
+    /// Where what the request makes durable must be.
+    pub(crate) const fn reach(&self) -> Reach {
+        if matches!(self.copies, Some(0)) { Reach::Here } else { Reach::Everywhere }
+    }
 }
 
 /// What is done with a request.

@@ -61,7 +61,7 @@ fn zeros_that_are_written_take_no_space_and_are_there_after_a_crash_and_a_stop()
     // The block that is noise but for its end, with those that it was packed with, and the one with noise at its end.
     assert!((1..12 * 512).contains(&stats.stored_bytes) && stats.payload_bytes == stats.stored_bytes, "{stats:?}");
     let stored = stats.stored_bytes;
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     // As after a crash, with packing off from now on; then after a stop that leaves all of it dirty.
     for _ in 0..2 {
         let file = restart(&mut world, file, config(Compression::Off));
@@ -115,7 +115,7 @@ fn the_origin_gets_zeros_that_were_written_and_no_hole() {
     let mut world = World::new(config(Compression::Lz4));
     let file = world.open(1, &noise(2 * MIB, 3));
     world.write(file, 0, &vec![0; MIB]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert!(world.files[&file][..MIB].iter().all(|byte| *byte == 0));
     assert_eq!((world.written, world.zeroed), (MIB as u64, 0));
@@ -161,7 +161,7 @@ fn zeros_move_on_for_nothing_when_their_segment_is_reclaimed() {
             assert_eq!(stats.dirty_blocks * BLOCK as u64, (zeros + other.len()) as u64);
         }
         assert!(stored <= other.len() as u64, "{later} {dirty}: {stored} bytes");
-        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+        assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
         let file = restart(&mut world, file, config(later));
         assert!(world.read(file, 0, MIB as u32) == vec![0; MIB]);
         assert!(world.read(file, zeros as u64, MIB as u32) == other[..MIB]);
@@ -181,13 +181,13 @@ fn segments_that_hold_nothing_but_entries_are_filled_closed_and_emptied() {
             // No two neighbours in one record.
             world.write(file, write % 300 * 2 * BLOCK as u64, &[0; BLOCK]);
             if sync_each {
-                assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+                assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
             }
         }
         let stats = world.engine.stats();
         assert_eq!((stats.dirty_blocks, stats.stored_bytes, stats.payload_bytes), (300, 0, 0));
         assert!(stats.segments_reclaimed > 20, "{stats:?}");
-        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+        assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
         let file = restart(&mut world, file, config(Compression::Lz4));
         assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
         for (block, bytes) in world.files[&file].chunks(BLOCK).enumerate() {
@@ -213,7 +213,7 @@ fn a_pool_of_a_headpond_without_blank_records_is_read_and_gets_the_feature_befor
     file = restart(&mut world, file, config(Compression::Off));
     assert!(world.read(file, 0, 64 << 10) == vec![b'y'; 64 << 10]);
     world.write(file, 0, &vec![0; MIB]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert_eq!((says_blanks(&world), world.engine.stats().stored_bytes), ([false; 2], MIB as u64), "off is off");
     assert!(matches!(world.ask(Request::Configure(Box::new(config(Compression::Lz4)))), Reply::Done));
     assert_eq!(says_blanks(&world), [true; 2], "at once: the older program must refuse the pool");

@@ -34,7 +34,7 @@ fn without_copy(copy_loss: CopyLoss) -> (World, ObjectId, RequestId) {
     let (mut world, file) = with_copy(copy_loss);
     world.refuses_writes = Some(MemberId(1));
     world.write(file, 0, &[2; BLOCK]);
-    let asked = world.begin(Request::Sync { object: file });
+    let asked = world.begin(Request::sync(file));
     for _ in 0..100 {
         world.sleep(50);
     }
@@ -43,7 +43,7 @@ fn without_copy(copy_loss: CopyLoss) -> (World, ObjectId, RequestId) {
 }
 
 fn sync(world: &mut World, object: ObjectId) {
-    let reply = world.ask(Request::Sync { object });
+    let reply = world.ask(Request::sync(object));
     assert!(matches!(reply, Reply::Done), "{reply:?}");
 }
 
@@ -77,7 +77,7 @@ fn with_write_through_what_is_synced_is_at_the_origin() {
     assert!(world.synced.contains(&file));
     world.hold_writes = true;
     world.write(file, 0, &[3; BLOCK]);
-    assert!(waits_for_the_origin(&mut world, Request::Sync { object: file }));
+    assert!(waits_for_the_origin(&mut world, Request::sync(file)));
     assert_eq!(at_origin(&world, file), Some(3));
     assert!(waits_for_the_origin(&mut world, durable_write(file, 0, 4)));
     assert_eq!(at_origin(&world, file), Some(4));
@@ -91,7 +91,7 @@ fn with_write_through_what_is_synced_is_at_the_origin() {
     world.join_copy(MemberId(2));
     world.hold_writes = true;
     world.write(file, 0, &[6; BLOCK]);
-    assert!(!waits_for_the_origin(&mut world, Request::Sync { object: file }));
+    assert!(!waits_for_the_origin(&mut world, Request::sync(file)));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn with_go_on_syncs_wait_for_the_flash_alone() {
     assert!(matches!(world.reply(asked), Reply::Done));
     world.hold_writes = true;
     world.write(file, 0, &[3; BLOCK]);
-    assert!(!waits_for_the_origin(&mut world, Request::Sync { object: file }));
+    assert!(!waits_for_the_origin(&mut world, Request::sync(file)));
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn crowd(zeros: u64) -> (Stats, Stats) {
     assert_eq!(done as u64, zeros, "each is answered");
     let after = world.engine.stats();
     assert!(after.checkpoints > before.checkpoints && after.dirty_blocks == zeros + 256, "{after:?}");
-    assert!(matches!(world.ask(Request::Sync { object: sparse }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(sparse)), Reply::Done));
     let mut recovered = recover(&mut world.flash, POOL).unwrap();
     let ids: Vec<ObjectId> = recovered.objects().iter().map(|object| object.object).collect();
     for id in ids {

@@ -104,7 +104,7 @@ fn no_crash_in_a_stream_brings_back_what_was_cached_before() {
     world.run();
     let file = world.open(1, &vec![3; 6 << 20]);
     cache(&mut world, file, 6 << 20);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     for step in 0..48_u64 {
         let at = step * 131_072;
         write_on(&mut world, file, at, &[step as u8 + 10; 16_384], 4);

@@ -18,7 +18,7 @@ fn write_back(redundancy: Redundancy) -> Config {
 
 fn write_and_sync(world: &mut World, file: ObjectId, block: u64) {
     world.write(file, block * BLOCK as u64, &[1; BLOCK]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
 }
 
 fn devices(world: &World) -> Vec<Memory> {

@@ -35,7 +35,7 @@ fn what_a_failed_write_left_behind_the_end_never_shows() {
     let failed = write_request(file, 300_000, &[6; 32_768], Handling::Cache);
     assert!(matches!(world.ask(failed), Reply::Failed(Errno::IO)));
     assert_eq!(world.files[&file].len(), 332_768, "it is there, and so is a hole before it");
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::SetMode(CacheMode::WriteBack)), Reply::Done));
     world.write(file, 1_500_000, &[7; 4096]);
     assert_eq!(world.read(file, 300_000, 32_768), [0; 32_768]);
@@ -116,7 +116,7 @@ fn a_removed_file_without_a_birth_time_is_let_go_of_once_the_log_has_forgotten_i
     let mut world = World::new(write_back());
     let file = world.open(1, &[5; 4096]);
     world.write(file, 0, &[6; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
     world.hold_below = u64::MAX;
     assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
@@ -136,7 +136,7 @@ fn a_file_is_let_go_of_once_the_log_durably_says_that_the_origin_has_all_of_it()
     let mut world = World::new(write_back());
     let file = world.open(1, &[5; 4096]);
     world.write(file, 0, &[6; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     let is_dirty = |world: &World| {
@@ -159,7 +159,7 @@ fn the_planted_bug_lets_go_of_a_file_that_is_dirty_in_the_log() {
     let mut world = World::new(Config { mutation: Some(Mutation::LetGoEarly), ..write_back() });
     let file = world.open(1, &[5; 4096]);
     world.write(file, 0, &[6; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert_eq!(world.released, [file]);
@@ -236,7 +236,7 @@ fn a_rename_after_the_flash_has_failed_is_answered_when_the_origin_has_answered(
     let file = world.open(1, &[5; 4096]);
     world.write(file, 0, &[6; 4096]);
     world.broken = true;
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(Errno::IO)));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Failed(Errno::IO)));
     let (from, to) = (b"f".to_vec(), b"g".to_vec());
     let rename = Namespace::Rename { moved: Some(file), replaced: None, from, to, exchange: false };
     let told = world.ask(Request::Namespace(rename));
@@ -378,10 +378,10 @@ fn a_file_that_a_failed_pool_names_stays_until_the_origin_knows_of_the_failure()
     let mut world = World::new(write_back());
     let (named, other) = (world.open(1, &[]), world.open(2, &[]));
     world.write(named, 0, &[7; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: named }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(named)), Reply::Done));
     world.broken = true;
     world.ask(write_request(named, 4096, &[8; 4096], Handling::Cache));
-    assert!(matches!(world.ask(Request::Sync { object: named }), Reply::Failed(_)));
+    assert!(matches!(world.ask(Request::sync(named)), Reply::Failed(_)));
     let unlink = |object| Request::Namespace(Namespace::Unlink { object });
     assert!(matches!(world.ask(unlink(named)), Reply::Failed(Errno::IO)));
     assert!(matches!(world.ask(unlink(other)), Reply::Done), "the pool knows nothing of this one");
@@ -395,11 +395,11 @@ fn a_removed_file_that_a_failed_pool_names_keeps_its_number_until_the_origin_kno
         let mut world = World::new(write_back());
         let file = world.open(1, &[]);
         world.write(file, 0, &[7; 4096]);
-        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+        assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
         assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
         (world.broken, world.notes) = (true, noted);
         world.ask(write_request(file, 4096, &[8; 4096], Handling::Cache));
-        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(_)) || noted);
+        assert!(matches!(world.ask(Request::sync(file)), Reply::Failed(_)) || noted);
         assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
         world.sleep(20_000);
         assert_eq!(world.released.contains(&file), released, "noted: {noted}");

@@ -116,9 +116,9 @@ fn settle(log: &mut Log, flashes: &mut [Flash]) {
             match io {
                 LogIo::Write { id, at, data } => {
                     put(flashes, at, &data);
-                    log.wrote(id);
+                    log.wrote(id, at.member);
                 }
-                LogIo::Sync(_) => log.synced(),
+                LogIo::Sync { side, .. } => log.synced(side),
                 LogIo::Trim { at, len } => put(flashes, at, &vec![0; len as usize]),
             }
         }

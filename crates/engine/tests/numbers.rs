@@ -111,7 +111,7 @@ fn a_rename_looks_at_no_object_and_a_start_at_each_once_however_many_renames_the
         };
         assert_eq!(path(count).as_deref(), Some(&b"d0/g"[..]), "{count} files");
         assert_eq!(path(count - 10), Some(format!("d0/f{}", count - 10).into_bytes()), "{count} files");
-        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+        assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
         let recovered = recover(&mut world.flash, POOL).unwrap();
         for object in recovered.objects() {
             let inode = object.state.identity.file().unwrap().inode;

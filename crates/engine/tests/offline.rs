@@ -19,7 +19,7 @@ fn with_a_dirty_block(members: u8, redundancy: Redundancy) -> World {
     let mut world = World::of_members(members, write_back(redundancy));
     let file = world.open(1, &[]);
     world.write(file, 0, &[1; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     world.sleep(1000);
     world
 }
@@ -53,7 +53,7 @@ fn the_last_member_stays_and_so_does_each_while_dirty_data_has_one_copy() {
     world.refuses_writes = Some(MemberId(2));
     let file = world.open(1, &[]);
     world.write(file, 4096, &[2; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     let said = world.engine.members()[0].may_go_offline;
     assert_eq!(said.is_ok(), world.engine.exposed_blocks() == 0);
 }

@@ -127,7 +127,7 @@ fn a_removal_that_the_origin_could_not_make_durable_is_tried_again_by_a_flush() 
     let mut world = World::new(Config::default());
     let file = world.open(1, &vec![0; FILE]);
     world.write(file, 0, &[7; 8 * BLOCK as usize]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
     world.refuse_syncs = 1;
     world.ask(Request::Close { object: file });
@@ -139,7 +139,7 @@ fn a_removal_that_the_origin_could_not_make_durable_is_tried_again_by_a_flush() 
     // While the origin refuses it, the flush says so.
     let file = world.open(2, &vec![0; FILE]);
     world.write(file, 0, &[7; 8 * BLOCK as usize]);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
     world.refuse_syncs = u32::MAX;
     world.ask(Request::Close { object: file });

@@ -95,12 +95,12 @@ fn nothing_is_packed_before_the_superblock_says_so_and_then_it_says_so_for_good(
     for page in 0..100 {
         world.write(file, page * PAGE as u64, &content[page as usize * PAGE..][..PAGE]);
     }
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     assert_eq!((says(&world), world.engine.stats().packed_blocks), ([false; 2], 0));
     assert!(matches!(world.ask(Request::Configure(Box::new(config(Compression::Lz4)))), Reply::Done));
     assert_eq!(says(&world), [true; 2], "at once: older programs must refuse the pool");
     world.write(file, 0, &content[..PAGE]);
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     assert_eq!(world.engine.stats().packed_blocks, 4);
     assert!(matches!(world.ask(Request::Configure(Box::new(config(Compression::Off)))), Reply::Done));
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
@@ -206,7 +206,7 @@ fn what_is_packed_in_changing_ways_is_what_was_written() {
                     world.ask(Request::Truncate { object: file, size, mtime: UnixNanos(8) });
                     model.resize(offset, 0);
                 }
-                2 => assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done)),
+                2 => assert!(matches!(world.ask(Request::sync(file)), Reply::Done)),
                 3 if step % 5 == 0 => {
                     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
                     assert!(world.files[&file] == model, "seed {seed} step {step}: origin differs after a flush");
@@ -262,7 +262,7 @@ fn a_request_of_several_units_is_there_as_a_whole_or_not_at_all_wherever_a_batch
             let mut world = World::new(config(Compression::Lz4));
             let file = world.open(1, &[]);
             world.write(file, 0, &vec![7; PAGE]);
-            assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+            assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
             // These fill a batch by their entries, and next to nothing of its payload.
             for page in 1..=before {
                 world.write(file, page * PAGE as u64, &vec![7; PAGE]);
@@ -296,7 +296,7 @@ fn more_blocks_than_a_checkpoint_has_room_for_cost_a_part_of_the_warmth_and_noth
     }
     let before = world.engine.stats();
     assert!(before.cached_blocks > 3 * before.pool_blocks && before.cached_blocks <= 4 * before.pool_blocks + 1024);
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     // As after a crash: no checkpoint at the end.
     let file = restart(&mut world, file, config(Compression::Lz4));
     let after = world.engine.stats();

@@ -33,7 +33,7 @@ fn losing(mode: CacheMode) -> (World, ObjectId) {
 }
 
 fn sync(world: &mut World, object: ObjectId) -> Option<Errno> {
-    match world.ask(Request::Sync { object }) {
+    match world.ask(Request::sync(object)) {
         Reply::Done => None,
         Reply::Failed(errno) => Some(errno),
         other => panic!("{other:?}"),
@@ -161,7 +161,7 @@ fn what_destage_wrote_before_a_sync_that_another_was_refused_stays_dirty() {
     let file = world.open(1, &[]);
     world.write(file, 0, &[4; 8192]);
     world.hold_syncs = true;
-    let sync = world.begin(Request::Sync { object: file });
+    let sync = world.begin(Request::sync(file));
     let flush = world.begin(Request::flush_all(1));
     world.sleep(1);
     assert_eq!(world.held_syncs.len(), 2, "the file's for its name, and destage's");
@@ -226,7 +226,7 @@ fn what_a_failed_write_left_behind_the_end_is_gone_after_a_crash_and_a_good_sync
             assert!(matches!(world.ask(direct(file, 4096, &[5; 8192])), Reply::Failed(Errno::IO)));
             assert_eq!(world.files[&file].len(), 12_288, "it is there");
             assert!(world.read(file, 0, BYTES as u32) == [3; 4096]);
-            let synced = world.ask(if all { Request::SyncAll } else { Request::Sync { object: file } });
+            let synced = world.ask(if all { Request::SyncAll } else { Request::sync(file) });
             assert!(matches!(synced, Reply::Done), "{synced:?}");
             let stamp = Stamp { size: 12_288, mtime: UnixNanos(9), ctime: UnixNanos(9) };
             let after = after_a_crash(mode, &world.flash, &world.files[&file], stamp);

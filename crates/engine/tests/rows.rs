@@ -29,7 +29,7 @@ fn fill(world: &mut World) -> ObjectId {
     for number in 0..BLOCKS {
         world.write(file, number * BLOCK as u64, &content(number));
     }
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     file
 }
 
@@ -95,7 +95,7 @@ fn rows_give_back_the_room_of_copies_and_nothing_is_exposed() {
     for number in 0..4 * BLOCKS {
         world.write(other, number * BLOCK as u64, &content(number));
     }
-    assert!(matches!(world.ask(Request::Sync { object: other }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(other)), Reply::Done));
     assert_eq!(world.engine.exposed_blocks(), 0);
 }
 

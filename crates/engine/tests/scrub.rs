@@ -28,7 +28,7 @@ fn fill(world: &mut World, inode: u64, blocks: u64) -> ObjectId {
     for number in 0..blocks {
         world.write(file, number * BLOCK as u64, &content(number));
     }
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     file
 }
 
@@ -137,7 +137,7 @@ fn packed_records_are_compared_too() {
         bytes.resize(4 * BLOCK, page as u8 | 1);
         world.write(file, page * 4 * BLOCK as u64, &bytes);
     }
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(world.engine.stats().packed_blocks > BLOCKS, "{:?}", world.engine.stats());
     let shown = scrub(&mut world);
     assert!(shown.damaged.is_empty() && shown.checked_bytes > BLOCKS * BLOCK as u64, "{shown:?}");
@@ -159,7 +159,7 @@ fn one_scrub_at_a_time_and_it_can_be_ended() {
     world.hold_below = u64::MAX;
     let file = world.open(2, &[]);
     world.write(file, 0, &content(1));
-    let waits = world.begin(Request::Sync { object: file });
+    let waits = world.begin(Request::sync(file));
     let first = world.begin(Request::Scrub);
     assert!(matches!(world.ask(Request::Scrub), Reply::Failed(Errno::BUSY)) || world.replies.contains_key(&first));
     world.ask(Request::CancelScrub);

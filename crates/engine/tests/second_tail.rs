@@ -27,7 +27,7 @@ fn with_second_tail() -> (World, ObjectId, &'static [AtomicU64], Lender) {
     let file = world.open(1, &[3; 65536]);
     // From now on the file has its space, so nothing else waits for flash.
     world.write(file, 0, &[5; 65536]);
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     world.hold_below = POOL;
     (world, file, words, lender)
 }

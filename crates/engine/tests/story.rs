@@ -31,7 +31,7 @@ fn what_was_written_is_read_and_reaches_the_origin_with_the_flush() {
     assert_eq!(world.read(file, 0, 10), [5, 5, 5, b'h', b'e', b'l', b'l', b'o', 5, 5]);
     assert_eq!(world.read(file, 9_996, 100), b"\x05\x05tail beyond");
     assert_eq!(world.files[&file], [5; 10_000], "nothing reached the origin yet");
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert_eq!(&world.files[&file][..9], b"\x05\x05\x05hello\x05");
     assert_eq!(world.files[&file].len(), 10_009);
@@ -70,7 +70,7 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
                     let to = to.min(model.len());
                     model[from..to].fill(0);
                 }
-                2 => assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done)),
+                2 => assert!(matches!(world.ask(Request::sync(file)), Reply::Done)),
                 3 if step % 5 == 0 => {
                     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
                     assert_eq!(world.files[&file].len(), model.len(), "seed {seed} step {step}");
@@ -125,14 +125,14 @@ fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_chang
     let mut world = World::new(Config::default());
     let file = world.open(1, &[5; 10_000]);
     world.write(file, 0, b"dirty");
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     world.keep_at_reserve = true;
     for mebibyte in 1..4 {
         world.write(file, mebibyte << 20, &[7; 4096]);
     }
     // After a while without requests for space the log says that the file is left alone.
     world.sleep(1100);
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     assert!(world.at_reserve.len() > 1);
     let changed = UnixNanos(77);
     for mut flash in std::mem::take(&mut world.at_reserve) {
@@ -148,7 +148,7 @@ fn a_new_file_with_the_number_of_a_removed_one_is_answered_for_once_the_log_tell
     let mut world = World::new(Config::default());
     let old = world.open(1, &[]);
     world.write(old, 0, &[7; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: old }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(old)), Reply::Done));
     assert!(matches!(world.ask(Request::Close { object: old }), Reply::Done));
     assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: old })), Reply::Done));
     let new = world.open(1, &[]);
@@ -168,7 +168,7 @@ fn a_file_that_could_not_grow_is_known_again() {
     let how = Treatment::default();
     let write = Request::Write { object: file, offset: 9 << 20, data, mtime: UnixNanos(7), durable: false, how };
     assert!(matches!(world.ask(write), Reply::Failed(Errno::NOSPC)));
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     let mut flash = Memory(world.flash.0.clone());
     assert!(matches!(world.found_at_start(&mut flash, file, UnixNanos(77))[..], [Verdict::Kept]));
 }
@@ -180,7 +180,7 @@ fn a_pool_whose_failure_cannot_be_written_down_ends_flushes_and_switches_and_sto
     let file = world.open(1, &[5; 10_000]);
     world.write(file, 0, b"dirty");
     world.broken = true;
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(Errno::IO)));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Failed(Errno::IO)));
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Failed(Errno::IO)));
     assert!(matches!(world.ask(Request::SetMode(CacheMode::WriteThrough)), Reply::Failed(Errno::IO)));
     assert_eq!(world.files[&file], [5; 10_000]);
@@ -211,15 +211,15 @@ fn a_sync_that_failed_for_destage_fails_for_who_wrote_past_the_pool_until_the_fi
     (0..100).for_each(|_| world.sleep(50));
     assert_eq!(world.refuse_syncs, 0, "destage had the origin sync the file");
     for _ in 0..2 {
-        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(Errno::IO)));
+        assert!(matches!(world.ask(Request::sync(file)), Reply::Failed(Errno::IO)));
         assert!(matches!(world.ask(Request::SyncAll), Reply::Failed(Errno::IO)));
     }
     let other = world.open(2, &[6; 10_000]);
-    assert!(matches!(world.ask(Request::Sync { object: other }), Reply::Done), "it concerns one file");
+    assert!(matches!(world.ask(Request::sync(other)), Reply::Done), "it concerns one file");
     assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
     let at_origin = world.files[&file].clone();
     let again = world.open(1, &at_origin);
-    assert!(matches!(world.ask(Request::Sync { object: again }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(again)), Reply::Done));
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn more_files_than_the_pool_can_name_are_served_and_flushed() {
             assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
         }
         if inode.is_multiple_of(100) {
-            assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done | Reply::Failed(Errno::BADF)));
+            assert!(matches!(world.ask(Request::sync(file)), Reply::Done | Reply::Failed(Errno::BADF)));
             world.sleep(10);
         }
     }
@@ -329,7 +329,7 @@ fn the_first_durable_write_of_a_new_file_makes_its_name_durable_and_those_after_
         assert!(matches!(write(&mut world, block * 4096), Reply::Changed(_)));
         assert_eq!(world.engine.stats().origin_syncs, 2, "once");
     }
-    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(file)), Reply::Done));
     assert_eq!(world.engine.stats().origin_syncs, 2);
 }
 
@@ -350,7 +350,7 @@ fn a_change_by_others_that_puts_the_time_back_is_a_conflict_and_what_headpond_di
     let dirty = |world: &mut World| {
         let file = world.open(1, &[5; 10_000]);
         world.write(file, 0, b"dirty");
-        world.ask(Request::Sync { object: file });
+        world.ask(Request::sync(file));
         file
     };
     let moved = |stamp: Stamp| Stamp { ctime: UnixNanos(stamp.ctime.0 + 1000), ..stamp };
@@ -402,7 +402,7 @@ fn after_a_crash_a_later_status_change_time_than_headponds_own_is_a_conflict_and
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     world.write(file, 0, b"again");
     world.sleep(3000);
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     let left = world.stamps[&file];
     assert!(!is_conflict(&mut world, left));
     assert!(is_conflict(&mut world, later(left, 1000)));
@@ -452,7 +452,7 @@ fn what_programs_see_of_a_file_is_the_same_after_a_start_unless_the_origins_stat
     let (data, how) = (BufMut::copy_of(b"more").freeze(), Treatment::default());
     let write = Request::Write { object: file, offset: 20_000, data, mtime: UnixNanos(800), durable: false, how };
     let Reply::Changed(written) = world.ask(write) else { panic!("not written") };
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     world.sleep(3000);
     world.ask(Request::SyncAll);
     assert_eq!(
@@ -463,7 +463,7 @@ fn what_programs_see_of_a_file_is_the_same_after_a_start_unless_the_origins_stat
     let set = Request::SetMtime { object: file, mtime: UnixNanos(5), ctime: UnixNanos(900) };
     let Reply::Changed(seen) = world.ask(set) else { panic!("not set") };
     assert_eq!((seen.mtime, seen.ctime), (UnixNanos(5), UnixNanos(900)));
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     assert_eq!(seen_after(&world, opened), seen, "dirty");
     assert_eq!(seen_after(&world, later(opened, -1)), seen, "the origin lost its power");
 
@@ -476,7 +476,7 @@ fn what_programs_see_of_a_file_is_the_same_after_a_start_unless_the_origins_stat
 
     // A change of mode, by the front door: seen once it is over, and after a crash in the middle, too.
     world.write(file, 0, b"again");
-    world.ask(Request::Sync { object: file });
+    world.ask(Request::sync(file));
     let left = later(left, 5000);
     assert!(matches!(world.ask(Request::StatusBegins { object: file }), Reply::Done));
     assert_eq!(seen_after(&world, left).ctime, left.ctime);

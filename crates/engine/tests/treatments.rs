@@ -118,7 +118,7 @@ fn a_log_that_is_synced_as_it_grows_stays_on_flash_and_off_means_off() {
     let log = world.open(1, &[]);
     for at in (0..16_u64 << 20).step_by(64 << 10) {
         world.write(log, at, &[7; 64 << 10]);
-        assert!(matches!(world.ask(Request::Sync { object: log }), Reply::Done));
+        assert!(matches!(world.ask(Request::sync(log)), Reply::Done));
     }
     assert_eq!(world.engine.stats().bypassed_writes, 0);
     let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });

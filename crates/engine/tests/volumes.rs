@@ -96,7 +96,7 @@ fn in_each_mode_a_volume_reads_as_it_was_written_and_a_flush_leaves_it_so_at_the
     for mode in CacheMode::ALL {
         let (mut world, volume) = world(mode);
         let expected = use_it(&mut world, volume);
-        assert!(matches!(world.ask(Request::Sync { object: volume }), Reply::Done));
+        assert!(matches!(world.ask(Request::sync(volume)), Reply::Done));
         assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
         assert_bytes(&format!("{mode}: the origin"), &world.files[&volume], &expected);
         assert_bytes(&format!("{mode}: what the origin has synced"), &world.durable[&volume], &expected);
@@ -118,7 +118,7 @@ fn in_each_mode_a_volume_reads_as_it_was_written_and_a_flush_leaves_it_so_at_the
 fn what_was_synced_survives_a_crash_and_goes_to_the_origin_later() {
     let (mut world, volume) = world(CacheMode::WriteBack);
     let expected = use_it(&mut world, volume);
-    assert!(matches!(world.ask(Request::Sync { object: volume }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(volume)), Reply::Done));
     assert!(world.files[&volume].iter().all(|byte| *byte == OLD), "nothing is at the origin yet");
     assert!(world.synced.is_empty(), "and nothing asked it to sync: a volume has no name that could be lost");
 
@@ -135,7 +135,7 @@ fn dirty_data_of_a_volume_that_others_changed_is_a_conflict_and_clean_data_is_dr
     let others = [found(BYTES as u64, 4), found(2 * BYTES as u64, 3)];
     let (mut world, volume) = world(CacheMode::WriteBack);
     world.write(volume, 0, &[1; 8192]);
-    assert!(matches!(world.ask(Request::Sync { object: volume }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(volume)), Reply::Done));
     for other in others {
         let (verdict, blocks) = verdict(&world.flash, Some(other));
         assert!(matches!(verdict, Verdict::Conflict(_)), "{verdict:?}");
@@ -282,7 +282,7 @@ fn a_volume_that_its_owner_made_larger_is_opened_once_nothing_here_would_go_over
     assert_eq!(open(&mut world, larger), Ok(volume));
     assert_eq!(world.read(volume, 0, 4096), [1; 4096], "as the origin has it");
     world.write(volume, 2 * BYTES as u64 - 4096, &[5; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: volume }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(volume)), Reply::Done));
     assert_eq!(verdict(&world.flash, Some(larger)).0, Verdict::Kept);
 }
 
@@ -291,7 +291,7 @@ fn what_an_operator_keeps_of_a_volume_that_was_made_shorter_ends_where_that_ends
     let (mut world, volume) = world(CacheMode::WriteBack);
     world.write(volume, 0, &[1; 8192]);
     world.write(volume, BYTES as u64 - 8192, &[2; 8192]);
-    assert!(matches!(world.ask(Request::Sync { object: volume }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(volume)), Reply::Done));
     let shorter = found(BYTES as u64 / 2, 3);
     let mut recovered = recover(&mut world.flash, POOL).unwrap();
     assert!(matches!(recovered.reconcile(volume, Some(&shorter.into())), Verdict::Conflict(_)));
@@ -330,7 +330,7 @@ fn a_pool_whose_log_has_an_object_of_an_unknown_kind_is_refused_with_what_to_do(
     const KIND: usize = 56 + 54;
     let (mut world, volume) = world(CacheMode::WriteBack);
     world.write(volume, 0, &[1; 4096]);
-    assert!(matches!(world.ask(Request::Sync { object: volume }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(volume)), Reply::Done));
     let mut forged = 0;
     for block in world.flash.0.chunks_exact_mut(headpond_base::BLOCK) {
         let Ok((head, entries)) = decode_batch(block) else { continue };

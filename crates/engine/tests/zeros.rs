@@ -28,7 +28,7 @@ fn zero(world: &mut World, object: ObjectId, offset: u64, len: u64) {
 }
 
 fn sync(world: &mut World, object: ObjectId) {
-    assert!(matches!(world.ask(Request::Sync { object }), Reply::Done));
+    assert!(matches!(world.ask(Request::sync(object)), Reply::Done));
 }
 
 fn flush(world: &mut World) {

@@ -48,6 +48,12 @@ impl HostCopies {
         self.whole & bit(member) != 0
     }
 
+    /// Whether any member with copies only is said to have each.
+    #[must_use]
+    pub const fn are_apart(self) -> bool {
+        self.whole != 0
+    }
+
     /// What holds if either of two may.
     #[must_use]
     pub fn min(self, other: Self) -> Self {

@@ -7,11 +7,11 @@
 //!   member could be believed at the next start, alone. Meanwhile the log goes on.
 //! - A segment is *weak* if its dirty blocks have fewer copies than they could have. Reclaim empties it.
 
-use headpond_base::{BatchNumber, Errno, Location, MemberId, Redundancy, SegmentId, Sequence, Stream};
+use headpond_base::{Errno, Location, MemberId, Redundancy, SegmentId, Stream};
 use headpond_format::{Address, HostCopies, Member, SegmentState};
 use smallvec::SmallVec;
 
-use crate::log::Log;
+use crate::log::{Log, Reach};
 use crate::mutation::Mutation;
 use crate::rows::ReadFrom;
 
@@ -70,7 +70,9 @@ impl Log {
         self.may_have_weak |= self.mirrors() && !copies.reach(self.copies_to_make(self.redundancy));
         if !copies.reach(self.claimed_copies) && !Mutation::CopiesUntold.is_planted(self.mutation) {
             self.untold_copies = Some(self.untold_copies.map_or(copies, |untold| untold.min(copies)));
-            self.hold();
+            // What such a superblock says of members apart matters to a start without this host.
+            let lacks_apart = self.claimed_copies.are_apart();
+            self.hold(if lacks_apart { Reach::Everywhere } else { Reach::Here });
         }
     }
 
@@ -272,6 +274,7 @@ impl Log {
             self.health.fail();
             return;
         }
+        let is_apart = self.segments.has_copies_only(member);
         self.segments.lose(member);
         // What is open is sealed: with no other segment the next entry would have no place. Where nothing is open, at a
         // start, the first checkpoint frees segments before there is an entry.
@@ -282,7 +285,10 @@ impl Log {
         }
         self.may_have_weak = true;
         if !Mutation::LossUntold.is_planted(self.mutation) {
-            self.hold();
+            self.hold(if is_apart { Reach::Everywhere } else { Reach::Here });
+        }
+        if !is_apart {
+            self.lost_here();
         }
         self.leave_open_segments();
     }
@@ -324,7 +330,7 @@ impl Log {
     /// Whether this segment has dirty blocks, or blocks that a start after a crash would find dirty.
     fn has_dirty(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(id);
-        segment.dirty > 0 || segment.dirty_until > self.durable.next() && self.has_unsynced()
+        segment.dirty > 0 || segment.dirty_until > self.synced_sequence().next() && self.has_unsynced()
     }
 
     /// Whether dirty blocks in this segment have one copy only, or may have. Blocks that a start after a crash would
@@ -434,37 +440,9 @@ impl Log {
         self.open.at_once(Stream::Host)
     }
 
-    /// Whether a loss waits for its list.
-    #[must_use]
-    pub const fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// Members are not here: as if they had been lost now.
-    pub fn hold(&mut self) {
-        self.held.get_or_insert((self.durable, self.synced_host()));
-    }
-
     /// The list will never be beside the origin: another host has it. Nothing becomes durable any more.
     pub const fn give_up(&mut self) {
         self.health.fail();
-    }
-
-    /// The list without the lost members is durable, here and at the origin.
-    pub const fn go_on_without(&mut self) {
-        self.held = None;
-    }
-
-    /// All host entries up to this one are durable, and requests may hear of it.
-    #[must_use]
-    pub fn durable(&self) -> Sequence {
-        self.held.map_or(self.durable, |(durable, _)| durable)
-    }
-
-    /// The last host batch of which the same holds.
-    #[must_use]
-    pub fn durable_host(&self) -> BatchNumber {
-        self.held.map_or(self.synced_host(), |(_, host)| host)
     }
 
     /// New segments are opened on all members but this one, as long as others have some. What is open there is sealed.

@@ -40,7 +40,7 @@ pub use checkpoint::{Checkpoint, FoundObject, read_checkpoint};
 pub use flash_read::{FlashRead, ScanError};
 pub use lenders::Lenders;
 pub use lives::FoundRow;
-pub use log::{Log, MemberSpeed};
+pub use log::{Log, MemberSpeed, Reach, Side};
 pub use muster::{Device, Present, heal_superblock, newest_superblock};
 pub use mutation::Mutation;
 pub use open_segments::FillPolicy;

@@ -1,4 +1,4 @@
-//! Appending, closing batches, group commit.
+//! Appending, closing batches, and their way to the members. `commit` says when they are durable.
 //!
 //! Group commit: a sync closes the host batch, waits for the writes up to it, and then syncs all
 //! members once. Meanwhile changes gather in the next batch, which closes when that sync ends. So a
@@ -15,10 +15,14 @@
 //! With a [`SecondTail`], host batches lie in memory that outlives the process. [`Log::take_io`] and [`Log::close`],
 //! which come between requests, publish them there.
 
+mod commit;
 mod early;
 mod place;
 
+pub use commit::{Reach, Side};
 pub use place::MemberSpeed;
+
+use commit::Commits;
 
 use std::ops::Range;
 
@@ -47,30 +51,13 @@ use crate::start::{LogIo, LogStart, WriteId};
 use crate::sync_rhythm::SyncRhythm;
 use crate::writes::Writes;
 
+/// What requests hear meanwhile.
 #[derive(Clone, Copy, Debug)]
-struct SyncTarget {
-    write: WriteId,
-    batch: BatchNumber,
+pub(crate) struct Held {
+    durable: Sequence,
     host: BatchNumber,
-    sequence: Sequence,
-    /// The sync covers entries of all streams up to here. Beyond `durable_all` only if their batches were closed too.
-    all: Sequence,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum SyncState {
-    Idle,
-    /// Waits for writes.
-    Writing(SyncTarget),
-    /// Waits for the device.
-    Syncing(SyncTarget),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Wanted {
-    Nothing,
-    Host,
-    AllStreams,
+    /// What is durable on this host alone is held as well.
+    here: bool,
 }
 
 /// The log of one pool.
@@ -92,12 +79,9 @@ pub struct Log {
     next_generation: Generation,
     last_host: BatchNumber,
     writes: Writes,
-    sync: SyncState,
-    wanted: Wanted,
-    /// On every member that works. Requests hear of it through [`Log::durable`].
-    pub(crate) durable: Sequence,
+    commits: Commits,
     /// Since a member was lost, and until its loss is known elsewhere: what requests hear.
-    pub(crate) held: Option<(Sequence, BatchNumber)>,
+    pub(crate) held: Option<Held>,
     pub(crate) redundancy: Redundancy,
     pub(crate) may_have_weak: bool,
     /// Second copies are made anew.
@@ -108,9 +92,6 @@ pub struct Log {
     pub(crate) untold_copies: Option<HostCopies>,
     /// A member that is gone, whose number another is to have: what lies in segments of its slots moves.
     pub(crate) number_wanted: Option<MemberId>,
-    durable_all: Sequence,
-    synced_batch: BatchNumber,
-    synced_host: BatchNumber,
     pub(crate) mutation: Option<Mutation>,
     pub(crate) health: Health,
     io: Vec<LogIo>,
@@ -145,9 +126,7 @@ impl Log {
             next_generation: start.next_generation,
             last_host: last_batch,
             writes: Writes::new(),
-            sync: SyncState::Idle,
-            wanted: Wanted::Nothing,
-            durable: before,
+            commits: Commits::new(before, last_batch),
             held: None,
             redundancy: Redundancy::None,
             may_have_weak,
@@ -155,9 +134,6 @@ impl Log {
             claimed_copies: HostCopies::ONE,
             untold_copies: None,
             number_wanted: None,
-            durable_all: before,
-            synced_batch: last_batch,
-            synced_host: last_batch,
             mutation: start.mutation,
             health,
             io: Vec::new(),
@@ -224,21 +200,21 @@ impl Log {
 
     /// All entries of all streams up to this one are durable.
     #[must_use]
-    pub const fn durable_all(&self) -> Sequence {
-        self.durable_all
+    pub fn durable_all(&self) -> Sequence {
+        self.commits.durable_all()
     }
 
     /// All batches up to this one are durable.
     #[must_use]
-    pub const fn synced_batch(&self) -> BatchNumber {
-        self.synced_batch
+    pub fn synced_batch(&self) -> BatchNumber {
+        self.commits.batch()
     }
 
     /// The last host batch that is durable on every member that works. Nobody outside may hear of it before
     /// [`Log::durable_host`] says so.
     #[must_use]
-    pub const fn synced_host(&self) -> BatchNumber {
-        self.synced_host
+    pub fn synced_host(&self) -> BatchNumber {
+        self.commits.host()
     }
 
     /// Bytes that are submitted but not durable.
@@ -490,8 +466,8 @@ impl Log {
             number: self.next_batch,
             previous_host: self.last_host,
             owner: self.owner,
-            synced_through: self.synced_batch,
-            synced_host: self.synced_host,
+            synced_through: self.synced_batch(),
+            synced_host: self.synced_host(),
             payload_blocks: batch.payload_blocks(),
         }
     }
@@ -635,30 +611,6 @@ impl Log {
         id
     }
 
-    /// Asks that all entries of the host stream up to now become durable.
-    pub fn want_sync(&mut self) {
-        self.rhythm.asked();
-        if let SyncState::Writing(target) | SyncState::Syncing(target) = self.sync
-            && target.sequence.next() == self.next_sequence
-        {
-            // The sync under way covers everything, so the device needs no second one.
-            return;
-        }
-        self.wanted = self.wanted.max(Wanted::Host);
-        self.pump();
-    }
-
-    /// Notes that a request asked for a sync and found everything durable.
-    pub const fn found_durable(&mut self) {
-        self.rhythm.asked();
-    }
-
-    /// Asks that all entries of all streams up to now become durable.
-    pub fn want_sync_of_all(&mut self) {
-        self.wanted = Wanted::AllStreams;
-        self.pump();
-    }
-
     /// Carries the chain of the host stream over the entries of other streams. After a crash those count only up to
     /// the last host entry: see `tail`.
     pub fn mark(&mut self) {
@@ -670,7 +622,7 @@ impl Log {
     /// Whether a sync would have something to do: some entry is not durable.
     #[must_use]
     pub fn has_unsynced(&self) -> bool {
-        self.durable_all.next() < self.next_sequence
+        self.durable_all().next() < self.next_sequence
     }
 
     /// Whether a write of a segment is under way.
@@ -685,86 +637,6 @@ impl Log {
         self.durable() < self.last_host_sequence
     }
 
-    fn pump(&mut self) {
-        if !self.takes_writes() {
-            return;
-        }
-        if matches!(self.sync, SyncState::Idle) && self.wanted != Wanted::Nothing {
-            let all = self.wanted == Wanted::AllStreams;
-            self.wanted = Wanted::Nothing;
-            if all {
-                self.close(Stream::Cold);
-                self.close(Stream::Hot);
-            }
-            if all {
-                self.mark();
-            }
-            self.close(Stream::Host);
-            let sequence = Sequence(self.next_sequence.0 - 1);
-            self.sync = SyncState::Writing(SyncTarget {
-                write: self.writes.last(),
-                batch: BatchNumber(self.next_batch.0 - 1),
-                host: self.last_host,
-                sequence,
-                all: if all { sequence } else { self.durable_all },
-            });
-        }
-        if let SyncState::Writing(target) = self.sync
-            && self.is_written(&target)
-        {
-            self.sync = SyncState::Syncing(target);
-            let mut members = self.writes.begin_sync(target.write);
-            members.retain(|member| self.health.works(*member));
-            let members = if members.is_empty() { self.health.working() } else { members };
-            self.io.push(LogIo::Sync(members));
-        }
-    }
-
-    /// Whether every write that the sync must cover is completed: those of all streams, in all segments.
-    fn is_written(&self, target: &SyncTarget) -> bool {
-        if Mutation::SyncOneSegment.is_planted(self.mutation) {
-            let last = self.open.all().find(|open| open.summary.last().is_some_and(|last| last.number == target.host));
-            let mut earlier = self.writes.segments_until(target.write);
-            return earlier.all(|segment| last.is_some_and(|open| open.id != segment));
-        }
-        self.writes.are_completed(target.write)
-    }
-
-    /// Records that a write is completed in one of its places. If it failed there, call [`Log::refused`] first.
-    ///
-    /// # Panics
-    /// When the write was not under way.
-    pub fn wrote(&mut self, id: WriteId) {
-        let hasty = Mutation::OneCopySync.is_planted(self.mutation);
-        let Some(segment) = self.writes.completed_in_a_place(id, hasty) else { return };
-        self.segments.get_mut(segment).under_way -= 1;
-        if self.takes_writes()
-            && let Some(tail) = &mut self.second_tail
-        {
-            tail.wrote(id);
-        }
-        self.pump();
-    }
-
-    /// Records that the sync is completed on all members. If it failed on some, call [`Log::refused`] for each first:
-    /// what it covers is durable on the others.
-    ///
-    /// # Panics
-    /// When no sync was under way.
-    pub fn synced(&mut self) {
-        let SyncState::Syncing(target) = self.sync else { panic!("a sync is completed that was not under way") };
-        self.sync = SyncState::Idle;
-        if !self.takes_writes() {
-            return;
-        }
-        self.durable = target.sequence;
-        self.durable_all = target.all;
-        self.synced_batch = target.batch;
-        self.synced_host = target.host;
-        self.buffers.synced(target.batch);
-        self.pump();
-    }
-
     /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many. `is_read`: whether a read of
     /// something in the slot that begins there is under way.
     pub fn release(
@@ -774,7 +646,7 @@ impl Log {
         is_read: impl Fn(Address) -> bool,
     ) -> usize {
         let mut released = self.settle_rows(is_read);
-        released.extend(self.segments.release(self.durable, replay_from, checkpoint_begun));
+        released.extend(self.segments.release(self.commits.durable(), replay_from, checkpoint_begun));
         for id in &released {
             let at = self.segments.addresses().of_segment(*id);
             if self.health.works(at.member) {

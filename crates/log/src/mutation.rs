@@ -44,6 +44,8 @@ pub enum Mutation {
     LossUntold,
     /// Syncs of batches with fewer copies than a superblock says are answered before another one says so.
     CopiesUntold,
+    /// What is durable on this host counts as durable everywhere.
+    HereForAll,
     /// A start goes on however many members are missing, if it has all blocks that a checkpoint calls dirty.
     StartWithFewer,
     /// The witness of a volume is not compared: what the door says of it is what the pool knows. The bug is in the
@@ -78,7 +80,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 28] = [
+    pub const ALL: [(&'static str, Self); 29] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -96,6 +98,7 @@ impl Mutation {
         ("rebuild-skips", Self::RebuildSkips),
         ("loss-untold", Self::LossUntold),
         ("copies-untold", Self::CopiesUntold),
+        ("here-for-all", Self::HereForAll),
         ("start-with-fewer", Self::StartWithFewer),
         ("clean-written-zeros", Self::CleanWrittenZeros),
         ("believe-volumes", Self::BelieveVolumes),

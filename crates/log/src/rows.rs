@@ -101,7 +101,7 @@ impl Log {
             && !segment.copies_differ
             && self.segments.keepers(id).count() > 1
             && self.segments.keepers(id).all(|keeper| self.segments.is_open_slot(keeper) && self.is_on_working(keeper))
-            && segment.last_sequence <= self.durable
+            && segment.last_sequence <= self.synced_sequence()
             && !self.is_being_written(id)
     }
 

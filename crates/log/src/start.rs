@@ -4,6 +4,7 @@ use headpond_base::{BatchNumber, Buf, Epoch, Generation, MemberId, OwnerNumber, 
 use headpond_format::{Address, Addresses, Geometry};
 
 use crate::lives::FoundRow;
+use crate::log::Side;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
 
@@ -23,9 +24,14 @@ pub enum LogIo {
         /// The bytes.
         data: Buf,
     },
-    /// Make all completed writes durable on these members, which are all that have any. It is completed once all are
-    /// done. At most one sync is under way.
-    Sync(Vec<MemberId>),
+    /// Make all completed writes durable on these members, which are all of their side that have any. It is completed once
+    /// all are done. At most one sync of each side is under way.
+    Sync {
+        /// Whose members they are.
+        side: Side,
+        /// The members.
+        members: Vec<MemberId>,
+    },
     /// These bytes are no longer needed.
     Trim {
         /// The first byte.

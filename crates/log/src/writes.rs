@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A write is completed once each of its places is.
-//! - A sync that begins covers what was completed before. A member with a later write stays on the list for the next.
+//! - A sync that begins covers what its members had completed before. A member with a later write stays on the list for
+//!   the next.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use crate::start::WriteId;
 #[derive(Clone, Debug)]
 struct UnderWay {
     segment: SegmentId,
-    /// Places that have not completed it.
-    left: usize,
+    /// The members whose places have not completed it.
+    left: SmallVec<[MemberId; 2]>,
     bytes: u64,
     /// The members of all its places.
     members: SmallVec<[MemberId; 2]>,
@@ -76,8 +77,8 @@ impl Writes {
         let id = self.next;
         self.next = WriteId(id.0 + 1);
         if !places.is_empty() {
-            let members = places.iter().map(|at| at.member).collect();
-            self.under_way.insert(id, UnderWay { segment, left: places.len(), bytes, members });
+            let members: SmallVec<[MemberId; 2]> = places.iter().map(|at| at.member).collect();
+            self.under_way.insert(id, UnderWay { segment, left: members.clone(), bytes, members });
         }
         for at in places {
             self.queue(at.member, bytes);
@@ -87,18 +88,20 @@ impl Writes {
         id
     }
 
-    /// A write is completed in one of its places; `hasty`, for a planted bug: in all. Returns its segment if it is now
-    /// completed in all.
+    /// A write is completed in its place on this member; `hasty`, for a planted bug: in all. Returns its segment if it is
+    /// now completed in all.
     ///
     /// # Panics
-    /// When the write was not under way.
-    pub(crate) fn completed_in_a_place(&mut self, id: WriteId, hasty: bool) -> Option<SegmentId> {
+    /// When the write was not under way there.
+    pub(crate) fn completed_on(&mut self, member: MemberId, id: WriteId, hasty: bool) -> Option<SegmentId> {
         if hasty && !self.under_way.contains_key(&id) {
             return None;
         }
         let write = self.under_way.get_mut(&id).expect("a write is completed once in each place");
-        write.left -= 1;
-        if write.left > 0 && !hasty {
+        let place =
+            write.left.iter().position(|left| *left == member).expect("a write is completed once in each place");
+        write.left.swap_remove(place);
+        if !write.left.is_empty() && !hasty {
             return None;
         }
         let UnderWay { segment, bytes, members, .. } = self.under_way.remove(&id)?;
@@ -108,9 +111,9 @@ impl Writes {
         Some(segment)
     }
 
-    /// Whether every write up to `last` is completed.
-    pub(crate) fn are_completed(&self, last: WriteId) -> bool {
-        self.under_way.first_key_value().is_none_or(|(first, _)| *first > last)
+    /// Whether these members have completed every write up to `last`.
+    pub(crate) fn are_completed(&self, last: WriteId, by: impl Fn(MemberId) -> bool) -> bool {
+        self.under_way.range(..=last).all(|(_, write)| !write.left.iter().any(|member| by(*member)))
     }
 
     /// The segments of the writes up to `last` that are not completed.
@@ -118,12 +121,12 @@ impl Writes {
         self.under_way.range(..=last).map(|(_, write)| write.segment)
     }
 
-    /// A sync begins that covers the writes up to `last`, all of which are completed. Returns the members that have
-    /// any.
-    pub(crate) fn begin_sync(&mut self, last: WriteId) -> Vec<MemberId> {
-        let members = self.unsynced.iter().map(|(member, _)| *member).collect();
+    /// A sync of these members begins, which covers the writes up to `last`: they have completed all of those. Returns the
+    /// members that have any.
+    pub(crate) fn begin_sync(&mut self, last: WriteId, of: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
+        let members = self.unsynced.iter().map(|(member, _)| *member).filter(|member| of(*member)).collect();
         // What was written later may not be completed yet: the next sync covers it.
-        self.unsynced.retain(|(_, written)| *written > last);
+        self.unsynced.retain(|(member, written)| *written > last || !of(*member));
         members
     }
 }
@@ -140,12 +143,13 @@ mod tests {
     fn a_write_is_completed_once_each_of_its_places_is() {
         let mut writes = Writes::new();
         let id = writes.begin(SegmentId(7), 10, &[at(0), at(1)]);
-        assert_eq!(writes.completed_in_a_place(id, false), None);
-        assert!(!writes.are_completed(id));
-        assert_eq!(writes.completed_in_a_place(id, false), Some(SegmentId(7)));
-        assert!(writes.are_completed(id) && writes.under_way() == 0);
+        assert_eq!(writes.completed_on(MemberId(1), id, false), None);
+        assert!(writes.are_completed(id, |member| member == MemberId(1)));
+        assert!(!writes.are_completed(id, |_| true));
+        assert_eq!(writes.completed_on(MemberId(0), id, false), Some(SegmentId(7)));
+        assert!(writes.are_completed(id, |_| true) && writes.under_way() == 0);
         let nowhere = writes.begin(SegmentId(8), 10, &[]);
-        assert!(writes.are_completed(nowhere), "no place has to complete it");
+        assert!(writes.are_completed(nowhere, |_| true), "no place has to complete it");
     }
 
     #[test]
@@ -154,10 +158,10 @@ mod tests {
         let both = writes.begin(SegmentId(7), 10, &[at(0), at(1)]);
         let one = writes.begin(SegmentId(7), 5, &[at(1)]);
         assert_eq!([0, 1, 2].map(|member| writes.queued(MemberId(member))), [10, 15, 0]);
-        writes.completed_in_a_place(one, false);
-        writes.completed_in_a_place(both, false);
+        writes.completed_on(MemberId(1), one, false);
+        writes.completed_on(MemberId(0), both, false);
         assert_eq!([0, 1].map(|member| writes.queued(MemberId(member))), [10, 10]);
-        writes.completed_in_a_place(both, false);
+        writes.completed_on(MemberId(1), both, false);
         assert_eq!([0, 1].map(|member| writes.queued(MemberId(member))), [0, 0]);
     }
 
@@ -166,8 +170,8 @@ mod tests {
         let mut writes = Writes::new();
         let covered = writes.begin(SegmentId(1), 10, &[at(0), at(1)]);
         writes.begin(SegmentId(2), 10, &[at(1)]);
-        assert_eq!(writes.begin_sync(covered), [MemberId(0), MemberId(1)]);
-        assert_eq!(writes.begin_sync(writes.last()), [MemberId(1)]);
-        assert_eq!(writes.begin_sync(writes.last()), []);
+        assert_eq!(writes.begin_sync(covered, |_| true), [MemberId(0), MemberId(1)]);
+        assert_eq!(writes.begin_sync(writes.last(), |_| true), [MemberId(1)]);
+        assert_eq!(writes.begin_sync(writes.last(), |_| true), []);
     }
 }

@@ -7,7 +7,7 @@ mod start;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headpond_base::{BLOCK, Block, Buf, Class, ObjectId, Sequence, Stream};
+use headpond_base::{BLOCK, Block, Buf, Class, MemberId, ObjectId, Sequence, Stream};
 use headpond_format::{Entry, Geometry, decode_batch};
 use headpond_log::{DataRecord, LeftError, Log, LogIo, SecondTail, TailSlots, WriteId, left_by};
 
@@ -104,7 +104,7 @@ fn a_batch_is_left_byte_for_byte_until_it_is_written() {
     // It is written now, and a batch of later is not.
     let still = {
         let bytes: Vec<u8> = kept.clone();
-        log.wrote(id);
+        log.wrote(id, MemberId(0));
         bytes
     };
     drop(log);
@@ -156,11 +156,11 @@ fn a_batch_without_a_slot_uncovers_the_log_until_it_is_written() {
     let uncovered: Vec<_> = writes(&mut log).into_iter().map(|(id, _)| id).collect();
     assert_eq!(uncovered.len(), 1, "it is submitted at once");
     assert!(!log.is_covered());
-    under_way.into_iter().for_each(|id| log.wrote(id));
+    under_way.into_iter().for_each(|id| log.wrote(id, MemberId(0)));
     append(&mut log, 4, 1);
     log.take_io();
     assert!(!log.is_covered(), "the batch before is in no slot");
-    uncovered.into_iter().for_each(|id| log.wrote(id));
+    uncovered.into_iter().for_each(|id| log.wrote(id, MemberId(0)));
     assert!(log.is_covered() && log.has_cover());
     drop(log);
     assert_eq!(sequences(&gone()), [5]);
@@ -174,7 +174,7 @@ fn written_batches_leave_their_slots_to_new_ones_and_are_still_read() {
         locations.push(log.append_data(record(first, 1), |payload| payload.fill(first as u8)).location);
         log.close(Stream::Host);
         for (id, _) in writes(&mut log) {
-            log.wrote(id);
+            log.wrote(id, MemberId(0));
         }
         assert!(log.is_covered());
     }
@@ -221,7 +221,7 @@ fn a_process_that_dies_at_any_store_leaves_a_prefix_of_whole_requests() {
                             let entries = Entry::decode_all(entries).expect("entries");
                             written.store(entries.last().map_or(0, |(last, _)| last.0), Ordering::Relaxed);
                         }
-                        log.wrote(id);
+                        log.wrote(id, MemberId(0));
                     }
                 }
             }

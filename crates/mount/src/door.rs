@@ -175,7 +175,7 @@ impl Open {
         let head = &self.head[..len.min(WRITE_HEAD)];
         let journal = self.journal.as_ref().map(|journal| journal.answered().clone());
         let answer = Answer::new(self.device.clone(), asked.unique).noted_in(journal);
-        let front = self.front.clone();
+        let (front, caller) = (self.front.clone(), asked.caller);
         let opcode = Some(asked.opcode).filter(|opcode| *opcode == opcode::STATX || !is_panel(asked.node));
         let handled = match opcode {
             Some(opcode::READ) => Read::parse(head).map(|read| match front.files.get(read.handle) {
@@ -250,12 +250,13 @@ impl Open {
                 }
             }),
             Some(opcode::FSYNC) => Fsync::parse(head).map(|sync| match front.files.get(sync.handle) {
-                Ok(file) if file.is_managed() && (sync.data_only || !file.inode.is_unsynced()) => {
-                    front.sync_data(&file, answer, submit);
-                }
-                Ok(file) => self.aside(file, move |front, file| {
-                    front.sync(file, sync.data_only, answer, &mut |request, done| front.pond.submit(request, done));
-                }),
+                Ok(file) => match self.copies_of_sync(&file, caller, sync.data_only) {
+                    Some(copies) => front.sync_data(&file, copies, answer, submit),
+                    None => self.aside(file, move |front, file| {
+                        let send = &mut |request, done| front.pond.submit(request, done);
+                        front.sync(file, caller, sync.data_only, answer, send);
+                    }),
+                },
                 Err(error) => answer.error(error),
             }),
             Some(opcode::SYNCFS) => {
@@ -316,6 +317,17 @@ impl Open {
         match &file.way {
             ContentWay::Pond { known, .. } => self.front.treat(known, caller, size, direction),
             ContentWay::Straight(..) => None,
+        }
+    }
+
+    /// On how many other hosts a sync must be. `None` if a worker must do it: its file does not go through the engine, the
+    /// origin has something to sync, or the process must be looked at first.
+    fn copies_of_sync(&self, file: &OpenHandle, caller: Caller, data_only: bool) -> Option<Option<u8>> {
+        match &file.way {
+            ContentWay::Pond { known, .. } if data_only || !file.inode.is_unsynced() => {
+                self.front.copies_of_sync(known, caller)
+            }
+            _ => None,
         }
     }
 

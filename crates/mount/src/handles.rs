@@ -50,11 +50,6 @@ impl OpenHandle {
     pub(crate) fn is_whole(&self) -> bool {
         matches!(&self.way, ContentWay::Pond { known, .. } if known.is_whole())
     }
-
-    /// Whether the engine has its content. If so, no request for it blocks.
-    pub(crate) const fn is_managed(&self) -> bool {
-        matches!(self.way, ContentWay::Pond { .. })
-    }
 }
 
 /// An open directory. It is a stream, so it has one reader at a time.

@@ -71,6 +71,8 @@ pub struct Rule {
     pub action: Action,
     /// How the file is compressed, whatever the settings say.
     pub compression: Option<Compression>,
+    /// On how many other hosts a sync of the file must be before it is answered, 0 to [`COPIES_MAX`].
+    pub copies: Option<u8>,
     /// The class of blocks of a pin or share, from 1. `None` if it has none yet.
     pub class: Option<u8>,
 }
@@ -87,8 +89,10 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-const KEYS: &str =
-    "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, for, action, quota, compression";
+const KEYS: &str = "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, for, action, quota, compression, copies";
+
+/// The most copies that a rule can ask for: a pool has no more.
+pub const COPIES_MAX: u8 = 2;
 
 impl Rule {
     /// A rule without conditions.
@@ -108,6 +112,7 @@ impl Rule {
             until: None,
             action,
             compression: None,
+            copies: None,
             class: None,
         }
     }
@@ -146,7 +151,10 @@ impl Rule {
                 "cgroup" => return Err(refused("the path of a control group, which begins with /")),
                 // Paths of files begin below the mount. People write them with and without the slash.
                 "path" => {
-                    let below = Pattern::new(value.trim_start_matches('/'));
+                    let below = value.trim_start_matches('/');
+                    // `db/` is a directory, with all below it.
+                    let all = if below.ends_with('/') { "**" } else { "" };
+                    let below = Pattern::new(&format!("{below}{all}"));
                     rule.path = Some(below.ok_or_else(|| refused("a pattern of up to 256 characters"))?);
                 }
                 "ext" => {
@@ -172,14 +180,25 @@ impl Rule {
                     let compression = Compression::parse(value).ok_or_else(|| refused(Compression::WORDS))?;
                     rule.compression = Some(compression);
                 }
+                "copies" => {
+                    let copies = value.parse().ok().filter(|copies| *copies <= COPIES_MAX);
+                    rule.copies = Some(copies.ok_or_else(|| refused("a number of copies, 0 to 2"))?);
+                }
                 "class" => rule.class = Some(value.parse().map_err(|_| refused("a number"))?),
                 _ => return Err(format!("unknown key '{key}': one of {KEYS}")),
             }
         }
-        let action = action.ok_or_else(|| format!("a rule needs an action: action={}", Action::WORDS.join("|")))?;
-        rule.action = Action::parse(action, quota)?;
+        let says_more = rule.compression.is_some() || rule.copies.is_some();
+        rule.action = match action {
+            Some(action) => Action::parse(action, quota)?,
+            None if says_more && quota.is_none() => Action::Cache,
+            None => return Err(format!("a rule needs an action: action={}", Action::WORDS.join("|"))),
+        };
         if rule.compression.is_some() && matches!(rule.action, Action::Bypass) {
             return Err("compression does not go with action=bypass, which lets no data into the pool".to_owned());
+        }
+        if rule.copies.is_some() {
+            rule.may_ask_for_copies()?;
         }
         match (&mut rule.pid, born) {
             (Some(pid), Some(born)) => pid.born = born,
@@ -192,6 +211,19 @@ impl Rule {
             return Err(format!("min-size {} is above max-size {}", show_size(min), show_size(max)));
         }
         Ok(rule)
+    }
+
+    /// Copies are of what the log has, and for a sync, which has no size.
+    fn may_ask_for_copies(&self) -> Result<(), String> {
+        if matches!(self.action, Action::Bypass | Action::ReadOnly | Action::WriteThrough) {
+            let action = self.action.word();
+            return Err(format!("copies do not go with action={action}, which sends writes to the origin"));
+        }
+        if self.min_size.is_some() || self.max_size.is_some() || self.direction.is_some() {
+            let why = "copies do not go with min-size, max-size or direction: a sync is of a whole file";
+            return Err(why.to_owned());
+        }
+        Ok(())
     }
 
     /// Whether it has a condition on processes.
@@ -271,6 +303,7 @@ impl fmt::Display for Rule {
         word("action", Some(self.action.word().to_owned()));
         word("quota", self.action.quota().map(|quota| quota.to_string()));
         word("compression", self.compression.map(|compression| compression.to_string()));
+        word("copies", self.copies.map(|copies| copies.to_string()));
         word("class", self.class.map(|class| class.to_string()));
         f.write_str(&words.join(" "))
     }
@@ -298,6 +331,11 @@ mod tests {
             ("direction=both action=bypass", "read or write"),
             ("compression=gzip action=cache", "off, lz4, zstd"),
             ("compression=lz4 action=bypass", "does not go with action=bypass"),
+            ("copies=3 action=cache", "0 to 2"),
+            ("copies=all", "0 to 2"),
+            ("copies=1 action=write-through", "sends writes to the origin"),
+            ("copies=1 min-size=4K", "of a whole file"),
+            ("copies=1 quota=2G", "needs an action"),
             ("backup action=bypass", "KEY=VALUE"),
             ("name=\"x action=bypass", "quote is not closed"),
         ] {
@@ -321,6 +359,15 @@ mod tests {
         assert!(Rule::parse("path=/shop/** action=bypass").unwrap().fits_path(b"shop/orders"));
         let refused = Rule::parse("cgroup=system.slice action=bypass").unwrap_err();
         assert!(refused.0.contains("begins with /"), "{refused}");
+    }
+
+    #[test]
+    fn a_rule_that_says_for_how_many_copies_a_sync_waits_needs_no_action() {
+        let rule = Rule::parse("path=db/ copies=2").unwrap();
+        assert_eq!((rule.action, rule.copies), (Action::Cache, Some(2)));
+        assert!(rule.fits_path(b"db/a/b.ibd") && rule.fits_path(b"db/c") && !rule.fits_path(b"dbs/c"));
+        assert_eq!(rule.to_string(), "path=db/** action=cache copies=2");
+        assert_eq!(Rule::parse(&rule.to_string()).unwrap(), rule);
     }
 
     #[test]

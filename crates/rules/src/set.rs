@@ -62,6 +62,7 @@ pub struct RuleSet {
     counters: Vec<Counters>,
     needs_process: bool,
     needs_command: bool,
+    asks_for_copies: bool,
 }
 
 impl RuleSet {
@@ -91,6 +92,7 @@ impl RuleSet {
             counters: rules.iter().map(|_| Counters::default()).collect(),
             needs_process: rules.iter().any(Rule::asks_for_process),
             needs_command: rules.iter().any(|rule| rule.command.is_some()),
+            asks_for_copies: rules.iter().any(|rule| rule.copies.is_some()),
             rules,
         })
     }
@@ -182,6 +184,12 @@ impl RuleSet {
     #[must_use]
     pub const fn needs_command(&self) -> bool {
         self.needs_command
+    }
+
+    /// Whether any rule says for how many copies a sync waits.
+    #[must_use]
+    pub const fn asks_for_copies(&self) -> bool {
+        self.asks_for_copies
     }
 
     fn mask(&self, fits: impl Fn(&Rule) -> bool) -> Mask {

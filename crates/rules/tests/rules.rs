@@ -10,9 +10,10 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     "[ab/*?\"\\\\ é]{1,8}".prop_map(|text| Pattern::new(&text).unwrap())
 }
 
-/// A control group's path begins with a slash, and a file's does not.
+/// A control group's path begins with a slash, and a file's does not. With one at its end a file's is written in another
+/// way.
 fn path(letters: &'static str) -> impl Strategy<Value = Pattern> {
-    letters.prop_map(|text| Pattern::new(&text).unwrap())
+    letters.prop_map(|text| Pattern::new(&format!("{text}b")).unwrap())
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -38,6 +39,7 @@ prop_compose! {
         until in proptest::option::of(0..4_u64),
         action in action(),
         compression in proptest::option::of(prop_oneof![Just(Compression::Off), Just(Compression::Lz4), (1..=9_u8).prop_map(Compression::Zstd)]),
+        copies in proptest::option::of(0..=2_u8),
     ) -> Rule {
         let (name, command, cgroup, path) = texts;
         Rule {
@@ -45,6 +47,7 @@ prop_compose! {
             name, command, user, cgroup, path, extension,
             min_size: sizes.0, max_size: sizes.1, direction, until, action, class: None,
             compression: compression.filter(|_| action != Action::Bypass),
+            copies: copies.filter(|_| logs(action) && sizes == (None, None) && direction.is_none()),
         }
     }
 }
@@ -53,6 +56,11 @@ prop_compose! {
     fn process()(number in 1..4_u32, born in 1..3_u64, name in "[ab]{0,3}", command in proptest::option::of("[ab/ ]{0,4}"), user in 0..3_u32, cgroup in "[ab/]{0,3}") -> Process {
         Process { pid: Pid { number, born }, name, command, user, cgroup }
     }
+}
+
+/// Whether writes go through the log, so that there are copies of them.
+const fn logs(action: Action) -> bool {
+    matches!(action, Action::Cache | Action::Pin(_) | Action::Share(_))
 }
 
 /// Straight from the definition, by recursion.

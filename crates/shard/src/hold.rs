@@ -149,7 +149,7 @@ mod tests {
         assert!(held.becomes(Hold::Changes).is_empty());
         assert!(!goes(held.take_in(RequestId(2), write())));
         assert!(!goes(held.take_in(RequestId(3), Request::StatusBegins { object })));
-        assert!(goes(held.take_in(RequestId(4), Request::Sync { object })));
+        assert!(goes(held.take_in(RequestId(4), Request::sync(object))));
         let ids = |requests: Vec<(RequestId, Request)>| requests.iter().map(|(id, _)| id.0).collect::<Vec<_>>();
         assert_eq!(ids(held.becomes(Hold::Origin)), [2]);
         assert!(goes(held.take_in(RequestId(5), write())));
@@ -162,7 +162,7 @@ mod tests {
         let object = ObjectId(1);
         let mut held = HeldRequests::default();
         assert!(held.term_becomes(TermState::Waits).is_empty());
-        assert!(matches!(held.take_in(RequestId(1), Request::Sync { object }), TakenIn::Waits));
+        assert!(matches!(held.take_in(RequestId(1), Request::sync(object)), TakenIn::Waits));
         assert!(matches!(held.take_in(RequestId(2), Request::StatusBegins { object }), TakenIn::Waits));
         assert!(matches!(held.take_in(RequestId(3), Request::Stop), TakenIn::Goes(_)));
         assert_eq!(held.changing(), 1);
@@ -170,6 +170,6 @@ mod tests {
         let ids = |requests: Vec<(RequestId, Request)>| requests.iter().map(|(id, _)| id.0).collect::<Vec<_>>();
         assert_eq!(ids(held.term_becomes(TermState::Stands)), [1], "the other waits for the origin");
         assert_eq!(ids(held.term_becomes(TermState::Ended)), [2]);
-        assert!(matches!(held.take_in(RequestId(4), Request::Sync { object }), TakenIn::Refused));
+        assert!(matches!(held.take_in(RequestId(4), Request::sync(object)), TakenIn::Refused));
     }
 }

@@ -49,7 +49,7 @@ fn asked(at: Nanos, request: &Request) -> Option<AskedRequest> {
         Request::Write { object, offset, data, durable, how, .. } => {
             write(at, *object, (*offset, data.len() as u64), *durable, *how)
         }
-        Request::Sync { object } => plain(at, AskedKind::Sync, *object, (0, 0)),
+        Request::Sync { object, .. } => plain(at, AskedKind::Sync, *object, (0, 0)),
         Request::SyncAll => plain(at, AskedKind::Sync, AskedRequest::EVERY_OBJECT, (0, 0)),
         Request::Zero { object, offset, len, .. } => plain(at, AskedKind::Discard, *object, (*offset, *len)),
         Request::Truncate { object, size, .. } => plain(at, AskedKind::Truncate, *object, (*size, 0)),

@@ -163,7 +163,7 @@ fn in_every_mode_data_survives_a_clean_stop_and_a_flush_completes_the_origin() {
                 expected.resize(expected.len().max(end), 0);
                 expected[offset as usize..end].copy_from_slice(&bytes);
             }
-            assert!(done(&handle.call(Request::Sync { object })));
+            assert!(done(&handle.call(Request::sync(object))));
             assert_eq!(read(&handle, object, 0, 1 << 20), expected[..1 << 20], "{mode}");
             stop(handle);
 
@@ -194,7 +194,7 @@ fn what_was_synced_survives_the_loss_of_everything_unsynced() {
                 assert!(done(&handle.call(write(object, offset, &bytes))));
                 synced[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
             }
-            assert!(done(&handle.call(Request::Sync { object })));
+            assert!(done(&handle.call(Request::sync(object))));
             // Later ones may be lost: to the same blocks, so that a loss of order would show.
             assert!(done(&handle.call(write(object, 3 << 20, &pattern(0, 100, 99)))));
             let kept = synced[3 << 20..(3 << 20) + 100].to_vec();
@@ -259,7 +259,7 @@ fn many_threads_under_a_small_pool_read_what_they_wrote() {
                     let offset = start + round * (1 << 20);
                     assert!(done(&handle.call(write(object, offset, &pattern(offset, 1 << 20, thread as u8)))));
                     if round % 10 == 9 {
-                        assert!(done(&handle.call(Request::Sync { object })));
+                        assert!(done(&handle.call(Request::sync(object))));
                     }
                 }
                 for round in 0..40u64 {
@@ -369,14 +369,14 @@ fn all_that_ask_for_a_sync_while_the_flash_syncs_share_the_next_one() {
         let object = place.open(&handle, "file");
         // Its name and its space are durable from here on.
         assert!(done(&handle.call(write(object, 0, &[1; 9 * 4096]))));
-        assert!(done(&handle.call(Request::Sync { object })));
+        assert!(done(&handle.call(Request::sync(object))));
         armed.store(true, Ordering::SeqCst);
         let (answered, answers) = channel();
         let write_and_sync = |client: u64| {
             assert!(done(&handle.call(write(object, client * 4096, &[2; 4096]))));
             let answered = answered.clone();
             let answer = Box::new(move |reply| answered.send(done(&reply)).unwrap());
-            handle.submit(Request::Sync { object }, answer);
+            handle.submit(Request::sync(object), answer);
         };
         write_and_sync(0);
         has_begun.recv().unwrap();

@@ -85,7 +85,7 @@ impl Core for Plain {
                 });
             }
             Request::SyncAll => self.start(id, |ticket| Effect::FlashSync { ticket, member: MemberId(0) }),
-            Request::Sync { object } => self.start(id, |ticket| Effect::OriginSync { ticket, object }),
+            Request::Sync { object, .. } => self.start(id, |ticket| Effect::OriginSync { ticket, object }),
             Request::Seek { object, offset, data } => {
                 self.start(id, |ticket| Effect::OriginSeek { ticket, object, offset, data });
             }
@@ -339,7 +339,7 @@ fn errors_of_origin_and_flash_pass_through_and_a_panic_there_is_one() {
     assert_eq!(failure(&handle.call(read(FLASH, 0))), Some(Errno(61)));
     assert_eq!(failure(&handle.call(read(FLASH, 1))), Some(Errno::INVAL));
     assert_eq!(failure(&handle.call(read(ORIGIN, 13))), Some(Errno(71)));
-    assert_eq!(failure(&handle.call(Request::Sync { object: ORIGIN })), Some(Errno(122)));
+    assert_eq!(failure(&handle.call(Request::sync(ORIGIN))), Some(Errno(122)));
     let seek = Request::Seek { object: ORIGIN, offset: 0, data: true };
     assert_eq!(failure(&handle.call(seek)), Some(Errno::NXIO));
     assert_eq!(failure(&handle.call(read(ORIGIN, 666))), Some(Errno::IO));

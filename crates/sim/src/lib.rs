@@ -38,6 +38,7 @@ mod scenario;
 mod several_devices;
 mod shrink;
 mod sim;
+mod synced_here;
 mod takeover;
 mod thoroughness;
 mod timed;
@@ -101,6 +102,8 @@ pub struct HistorySums {
     pub conflicts: u64,
     /// Those of them that came after a crash and that only the status change time shows.
     pub unseen: u64,
+    /// Syncs that waited for no other host, and whose data was there after a crash.
+    pub synced_here: u64,
     /// Objects whose clean data was dropped at a start.
     pub dropped: u64,
     /// Blocks destaged, segments reclaimed, checkpoints taken.
@@ -147,6 +150,7 @@ impl HistorySums {
         self.scrubs += other.scrubs;
         self.conflicts += other.conflicts;
         self.unseen += other.unseen;
+        self.synced_here += other.synced_here;
         self.dropped += other.dropped;
         self.at_risk += other.at_risk;
         self.segments += other.segments;
@@ -170,6 +174,7 @@ impl fmt::Display for HistorySums {
             "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
              {} takeovers with batches left in memory, {} members lost ({} while another was missing), {} of these made up for, {} lists of members, \
              {} clean stops, {} recoveries, {} flushes, {} scrubs, {} conflicts ({} seen by the status change time alone), \
+             {} syncs that waited for this host alone, \
              {} MiB read and checked, {} checkpoints, \
              {} segments opened, {} rows made, {} reads out of rows, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
              {} events (digest {:016x})",
@@ -188,6 +193,7 @@ impl fmt::Display for HistorySums {
             self.scrubs,
             self.conflicts,
             self.unseen,
+            self.synced_here,
             self.bytes_read >> 20,
             self.checkpoints,
             self.segments,

@@ -30,6 +30,7 @@ impl Sim<'_> {
             self.model.remove_file(file);
             self.doors.remove(&file);
         }
+        self.meet_what_was_synced_here();
         if self.damaged {
             self.model.excuse_all();
         }

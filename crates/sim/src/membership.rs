@@ -388,9 +388,13 @@ impl Sim<'_> {
     /// A start that is given some of the devices, and nothing else: refused, or it has each batch of which a request heard
     /// that it is durable. Nobody goes on from it.
     pub(crate) fn try_fewer(&mut self) -> Result<(), String> {
-        if self.damaged || !self.fewer.chance(300) {
+        if self.damaged {
             return Ok(());
         }
+        (0..2).try_for_each(|_| self.try_some())
+    }
+
+    fn try_some(&mut self) -> Result<(), String> {
         let here = self.world.flash.here();
         let some: Vec<usize> = here.iter().copied().filter(|_| self.fewer.chance(500)).collect();
         if some.is_empty() || some.len() == here.len() {

@@ -320,7 +320,7 @@ impl Sim<'_> {
         let handling = handlings[(draw % handlings.len() as u64) as usize];
         let packings = [Some(Compression::Off), Some(Compression::Lz4), Some(Compression::Zstd(1)), None, None, None];
         let compression = packings[((draw >> 16) % packings.len() as u64) as usize];
-        Treatment { process: (draw >> 32) as u32 % 3, user: USER, handling, class, compression }
+        Treatment { process: (draw >> 32) as u32 % 3, user: USER, handling, class, compression, copies: None }
     }
 
     /// A place in a file: often in the same few blocks, often at borders, with any alignment.

@@ -364,7 +364,7 @@ pub fn synced_writes(pool: &DevicePool, bytes: u64, count: usize) -> Latency {
             bench.machine.step(Nanos(u64::MAX));
             bench.answered();
         }
-        let synced = bench.machine.ask_and_wait(Request::Sync { object: bench.object });
+        let synced = bench.machine.ask_and_wait(Request::sync(bench.object));
         assert!(matches!(synced, Reply::Done), "a sync is answered with {synced:?}");
         latencies.record(bench.machine.now().since(since));
     }

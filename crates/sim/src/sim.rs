@@ -16,6 +16,7 @@ use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
 use crate::roster::{Change, Roster};
 use crate::scenario::{Options, Scenario, USER};
+use crate::synced_here::SyncedHere;
 use crate::thoroughness::Thoroughness;
 use crate::under_test::Maker;
 use crate::world::{NameOperation, World};
@@ -44,6 +45,7 @@ pub(crate) enum Asked {
     Sync {
         file: FileId,
         moment: Moment,
+        copies: Option<u8>,
     },
     SyncAll {
         moment: Moment,
@@ -169,6 +171,7 @@ pub(crate) struct Sim<'a> {
     pub(crate) host_deaths: Rng,
     /// Decides when a start is tried with fewer devices.
     pub(crate) fewer: Rng,
+    pub(crate) synced_here: SyncedHere,
 }
 
 impl<'a> Sim<'a> {
@@ -209,6 +212,7 @@ impl<'a> Sim<'a> {
             deaths: Rng::for_part(seed, u64::MAX - 15),
             host_deaths: Rng::for_part(seed, u64::MAX - 25),
             fewer: Rng::for_part(seed, u64::MAX - 27),
+            synced_here: SyncedHere::new(seed),
         }
     }
 
@@ -356,7 +360,8 @@ impl<'a> Sim<'a> {
     pub(crate) fn sync(&mut self, file: FileId) -> Result<(), String> {
         let moment = self.model.moment();
         let Some((object, _)) = self.object(file) else { return Ok(()) };
-        self.ask(Asked::Sync { file, moment }, Request::Sync { object }).map(|_| ())
+        let copies = self.copies_of_a_sync();
+        self.ask(Asked::Sync { file, moment, copies }, Request::Sync { object, copies }).map(|_| ())
     }
 
     pub(crate) fn sync_all(&mut self) -> Result<(), String> {

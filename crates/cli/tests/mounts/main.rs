@@ -12,6 +12,7 @@ mod browser;
 mod by_mount;
 mod check;
 mod confined;
+mod copies_by_rule;
 mod crash;
 mod descriptors;
 mod devices_change;

@@ -50,7 +50,7 @@ impl Peer {
     }
 
     /// On a third host.
-    fn on_another(pond: &Pond) -> Self {
+    pub fn on_another(pond: &Pond) -> Self {
         Self::keeping(pond, "store3", &format!("unix:{}", pond.at("peer3").display()), &[])
     }
 
@@ -102,7 +102,7 @@ pub fn records(path: &Path) -> u64 {
     (1..).zip(held.chunks(4096)).take_while(|(number, record)| **record == pattern(4096, *number)[..]).count() as u64
 }
 
-fn mount(pond: &mut Pond, more: &[&str]) -> usize {
+pub fn mount(pond: &mut Pond, more: &[&str]) -> usize {
     let daemon = pond.mount_foreground(more);
     wait_until("the peer has a copy", || {
         let status = pool_status(pond);
@@ -326,7 +326,7 @@ fn the_first_copy_says_how_much_is_left_of_it() {
 }
 
 /// Waits until this peer has a copy that is whole.
-fn wait_for_copy_at(pond: &Pond, peer: &Peer) {
+pub fn wait_for_copy_at(pond: &Pond, peer: &Peer) {
     wait_until("it has the copy", || {
         let status = pool_status(pond);
         let members = status["members"].as_array().unwrap();

@@ -124,11 +124,30 @@ impl Service {
     pub(crate) fn add_rule(&self, words: &Words, before: Option<usize>, dry_run: bool, client: Client) {
         let place = before.map(|number| number.saturating_sub(1));
         let made = read(words, |number| self.insight.born(number))
+            .and_then(|rule| self.can_have_copies(rule))
             .and_then(|rule| self.rules().now().with(rule, place).map_err(|error| error.to_string()));
         match made {
             Ok(set) => self.change_rules(set, RuleChange::Added(place), dry_run, client),
             Err(why) => client.refuse(&Refusal::Usage(format!("{why}\n  Nothing was changed."))),
         }
+    }
+
+    /// Refuses a rule that asks for more copies than there are to be: each of its syncs would wait for the origin.
+    fn can_have_copies(&self, rule: Rule) -> Result<Rule, String> {
+        let (asked, wanted) = (usize::from(rule.copies.unwrap_or(0)), self.copies_wanted());
+        if asked <= wanted {
+            return Ok(rule);
+        }
+        let kept = match wanted {
+            0 => "this mount keeps no copy on another host".to_owned(),
+            1 => "this mount keeps 1 copy".to_owned(),
+            more => format!("this mount keeps {more} copies"),
+        };
+        let mnt = self.mountpoint();
+        Err(format!(
+            "copies={asked}: {kept}. To have more: headpond set {mnt} copies={asked}, and headpond pool add {mnt} --peer HOST:PORT",
+            mnt = mnt.display()
+        ))
     }
 
     /// Removes the rule with this number.

@@ -109,9 +109,9 @@ impl Engine {
                 let change = Change::Allocate { offset, len, extend, mtime };
                 self.change(id, object, offset.saturating_add(len), change, Treatment { user, ..usual });
             }
-            Request::Sync { object } => {
+            Request::Sync { object, copies } => {
                 self.sequential.synced(object);
-                self.on_object(id, object, Work::Sync, usual);
+                self.on_object(id, object, Work::Sync, Treatment { copies, ..usual });
             }
             Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll, usual),
             Request::Seek { object, offset, data } => self.on_object(id, object, Work::Seek { offset, data }, usual),

@@ -18,7 +18,7 @@ pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};
 use headpond_format::{Address, Superblock, UNIT};
-use headpond_log::{FillPolicy, LogIo, Mutation};
+use headpond_log::{FillPolicy, LogIo, Mutation, Reach};
 
 use crate::burials::Burials;
 use crate::checkpoints::{Ask, CheckpointEnd, Checkpoints, Of};
@@ -269,8 +269,8 @@ impl Engine {
         let Some((purpose, outcome)) = ended else { return };
         match purpose {
             Purpose::Settling => self.life.becomes(Life::Starting),
-            Purpose::LogWrite(id) => self.store.wrote(id),
-            Purpose::LogSync => self.store.synced(),
+            Purpose::LogWrite(id, member) => self.store.wrote(id, member),
+            Purpose::LogSync(side) => self.store.synced(side),
             Purpose::Op(op) => {
                 if let Outcome::Failed(_) = outcome {
                     self.stats.origin_errors += 1;
@@ -416,6 +416,7 @@ impl Engine {
         self.emit_log_io();
         self.destage.have_changed(self.store.objects().touched());
         self.store.settle_objects();
+        debug_assert!(self.list_agrees(), "the list and the log differ on which members have copies only");
         // A walk for each assertion would make runs with many objects endless.
         debug_assert!(self.store.objects().len() > COUNTED_BY_WALK || self.store.objects().counts_hold());
     }
@@ -598,36 +599,46 @@ impl Engine {
     fn emit_log_io(&mut self) {
         for io in self.store.take_log_io() {
             match io {
-                LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
-                LogIo::Sync(_) if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.synced(),
-                LogIo::Sync(members) if Mutation::SyncOneDevice.is_planted(self.config.mutation) => {
-                    self.outbox.sync_flash(Purpose::LogSync, &members[..1]);
+                LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id, at.member), at, data),
+                LogIo::Sync { side, .. } if Mutation::SkipSync.is_planted(self.config.mutation) => {
+                    self.store.synced(side);
                 }
-                LogIo::Sync(members) => self.outbox.sync_flash(Purpose::LogSync, &members),
+                LogIo::Sync { side, members } if Mutation::SyncOneDevice.is_planted(self.config.mutation) => {
+                    self.outbox.sync_flash(Purpose::LogSync(side), &members[..1]);
+                }
+                LogIo::Sync { side, members } => self.outbox.sync_flash(Purpose::LogSync(side), &members),
                 LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }
         }
     }
 
-    /// Makes the request wait until all host entries up to now are durable; `true` if they are.
+    /// Makes the request wait until all host entries up to now are durable everywhere; `true` if they are.
     pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
+        self.wait_durable_in(Reach::Everywhere, id)
+    }
+
+    /// The same, durable there.
+    pub(crate) fn wait_durable_in(&mut self, reach: Reach, id: OpId) -> bool {
         let last = self.store.last_entry();
-        if self.store.log().durable() >= last {
-            self.store.found_durable();
+        if self.store.log().durable_in(reach) >= last {
+            self.store.found_durable(reach);
             return true;
         }
-        self.requests.wait_for_log(id, last);
-        self.store.want_sync();
+        self.requests.wait_for_log(id, last, reach);
+        self.store.want_sync_in(reach);
         false
     }
 
     fn some_are_synced(&self) -> bool {
-        self.requests.wakes_for_log(self.store.log().durable(), !self.store.takes_writes())
+        let (log, failed) = (self.store.log(), !self.store.takes_writes());
+        Reach::ALL.into_iter().any(|reach| self.requests.wakes_for_log(reach, log.durable_in(reach), failed))
     }
 
     /// A failed log wakes everybody: each finds out for itself what that means for it.
     fn wake_synced(&mut self) {
-        self.requests.log_is_durable(self.store.log().durable(), !self.store.takes_writes());
+        for reach in Reach::ALL {
+            self.requests.log_is_durable(reach, self.store.log().durable_in(reach), !self.store.takes_writes());
+        }
     }
 
     fn first_has_room(&self) -> bool {

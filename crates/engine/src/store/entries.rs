@@ -9,7 +9,7 @@ use headpond_base::{
     Block, Errno, Location, MemberId, Nanos, ObjectId, OwnerNumber, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{Entry, HostCopies, Member, OBJECT_PATH_MAX, SegmentState};
-use headpond_log::{ChosenRow, FillPolicy, LogIo, MemberSpeed, SecondTail, WriteId};
+use headpond_log::{ChosenRow, FillPolicy, LogIo, MemberSpeed, Reach, SecondTail, Side, WriteId};
 
 use crate::locks::Span;
 use crate::outbox::Outbox;
@@ -84,17 +84,22 @@ impl Store {
         self.log.fill(filling);
     }
 
-    /// Wants what changes appended up to now to be durable.
+    /// Wants what changes appended up to now to be durable everywhere.
     pub(crate) fn want_sync(&mut self) {
-        self.log.want_sync();
+        self.want_sync_in(Reach::Everywhere);
+    }
+
+    /// The same, durable there.
+    pub(crate) fn want_sync_in(&mut self, reach: Reach) {
+        self.log.want_sync(reach);
+    }
+
+    /// Notes that a request asked for such a sync and found everything durable.
+    pub(crate) fn found_durable(&mut self, reach: Reach) {
+        self.log.found_durable(reach);
     }
 
     /// Wants all that was appended up to now to be durable, clean blocks included.
-    /// Notes that a request asked for a sync and found everything durable.
-    pub(crate) fn found_durable(&mut self) {
-        self.log.found_durable();
-    }
-
     pub(crate) fn want_sync_of_all(&mut self) {
         self.log.want_sync_of_all();
     }
@@ -112,14 +117,14 @@ impl Store {
         self.log.take_io()
     }
 
-    /// The flash has written a batch of the log.
-    pub(crate) fn wrote(&mut self, id: WriteId) {
-        self.log.wrote(id);
+    /// A member has written a batch of the log.
+    pub(crate) fn wrote(&mut self, id: WriteId, member: MemberId) {
+        self.log.wrote(id, member);
     }
 
-    /// The flash has synced what the log wrote.
-    pub(crate) fn synced(&mut self) {
-        self.log.synced();
+    /// The members of this side have synced what the log wrote.
+    pub(crate) fn synced(&mut self, side: Side) {
+        self.log.synced(side);
     }
 
     /// A member refused a write or a sync.
@@ -186,7 +191,7 @@ impl Store {
 
     /// Members are not here: nothing is told to be durable before the list without them is.
     pub(crate) fn begins_without_members(&mut self) {
-        self.log.hold();
+        self.log.hold(Reach::Here);
     }
 
     /// The superblock that a crash would leave may say that host batches have so many copies.

@@ -6,7 +6,7 @@
 
 use headpond_base::Stream;
 
-use super::{Log, Wanted};
+use super::Log;
 
 /// Writes under way that keep the flash busy, for each host segment that may be open.
 const EARLY_AT_ONCE: usize = 2;
@@ -33,7 +33,7 @@ impl Log {
 
     /// Whether somebody waits for the sync after the one under way, and the batches for it can be written side by side.
     fn is_awaited(&self) -> bool {
-        self.wanted != Wanted::Nothing && self.open.at_once(Stream::Host) > 1
+        self.commits.is_wanted() && self.open.at_once(Stream::Host) > 1
     }
 
     /// How many blocks of a batch are worth a write that the next sync waits for: the more, the more the members have to
@@ -86,8 +86,7 @@ impl Log {
         if open.is_some_and(|batch| batch.payload_blocks() >= enough) && has_time && self.takes_writes() {
             self.close(Stream::Host);
             if self.rhythm.expects_sync() {
-                self.wanted = self.wanted.max(Wanted::Host);
-                self.pump();
+                self.expect_sync();
             }
         }
     }

@@ -42,6 +42,11 @@ impl Segments {
         self.copies_only.get(usize::from(member.0)).is_some_and(|only| *only)
     }
 
+    /// Those members, in use or not.
+    pub(crate) fn members_with_copies_only(&self) -> impl Iterator<Item = MemberId> {
+        (0..).map(MemberId).zip(&self.copies_only).filter(|(_, only)| **only).map(|(member, _)| member)
+    }
+
     /// Whether second copies go to members that have nothing else.
     #[must_use]
     pub fn copies_apart(&self) -> bool {
@@ -50,7 +55,8 @@ impl Segments {
 
     /// On how many members with copies only a mirrored segment gets copies: on each that takes them, up to the most that
     /// it can have. So each of two other hosts has all.
-    pub(crate) fn apart(&self) -> usize {
+    #[must_use]
+    pub fn apart(&self) -> usize {
         self.members_apart().count().min(LENDERS_MAX)
     }
 

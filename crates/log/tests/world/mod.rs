@@ -13,7 +13,7 @@ use headpond_format::{
     encode_superblock, is_blank, pack, verify_packed,
 };
 use headpond_log::{
-    DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, TailEntry, WriteId, scan,
+    DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Reach, Scanned, Side, TailEntry, WriteId, scan,
 };
 
 use crate::start::{self, POOL};
@@ -154,7 +154,7 @@ impl World {
                 8..12 if room => self.append_entry(),
                 12 if room => self.append_together(),
                 13 => self.log.close(Stream::ALL[self.seed.below(3) as usize]),
-                14 => self.log.want_sync(),
+                14 => self.log.want_sync(Reach::Everywhere),
                 15 => self.log.want_sync_of_all(),
                 16 if room && self.seed.below(4) == 0 => self.log.seal_all(),
                 _ => self.complete_one(),
@@ -268,7 +268,7 @@ impl World {
                     self.lives.insert((segment as u32, life));
                     self.unsynced.push(Unsynced { id, offset: offset as usize, data, completed: false });
                 }
-                LogIo::Sync(_) => {
+                LogIo::Sync { .. } => {
                     assert!(self.syncing.is_none(), "seed {}: two syncs at once", self.number);
                     let covered = self.unsynced.iter().filter(|write| write.completed).map(|write| write.id);
                     self.syncing = Some(covered.collect());
@@ -286,7 +286,7 @@ impl World {
             let write = &mut self.unsynced[*index];
             write.completed = true;
             let id = write.id;
-            self.log.wrote(id);
+            self.log.wrote(id, MemberId(0));
         } else if let Some(covered) = self.syncing.take() {
             let Flash(bytes) = &mut self.flash;
             self.unsynced.retain(|write| {
@@ -296,7 +296,7 @@ impl World {
                 }
                 keep
             });
-            self.log.synced();
+            self.log.synced(Side::Here);
         }
         self.note_marks();
         self.take_io();

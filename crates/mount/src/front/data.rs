@@ -160,10 +160,10 @@ impl Front {
     }
 
     /// Makes a file durable: all acknowledged writes, and what the origin alone has. May block.
-    pub(crate) fn sync(&self, file: &OpenHandle, data_only: bool, answer: Answer, send: Send<'_>) {
+    pub(crate) fn sync(&self, file: &OpenHandle, caller: Caller, data_only: bool, answer: Answer, send: Send<'_>) {
         match &file.way {
-            ContentWay::Pond { .. } => match self.sync_attributes(file) {
-                Ok(()) => self.sync_data(file, answer, send),
+            ContentWay::Pond { known, .. } => match self.sync_attributes(file) {
+                Ok(()) => self.sync_data(file, self.copies_after_look(known, caller), answer, send),
                 Err(error) => answer.error(error),
             },
             ContentWay::Straight(file, _) => {
@@ -178,8 +178,8 @@ impl Front {
         }
     }
 
-    /// Makes all acknowledged writes durable. Does not block; for managed files only.
-    pub(crate) fn sync_data(&self, file: &OpenHandle, answer: Answer, send: Send<'_>) {
+    /// Makes all acknowledged writes durable, on so many other hosts. Does not block; for managed files only.
+    pub(crate) fn sync_data(&self, file: &OpenHandle, copies: Option<u8>, answer: Answer, send: Send<'_>) {
         let ContentWay::Pond { object, .. } = file.way else { return answer.error(Errno::INVAL) };
         let forgetting = self.forgetting.get().cloned();
         let done = move |reply| match (reply, forgetting) {
@@ -188,7 +188,7 @@ impl Front {
             (other, Some(forgetting)) => forgetting.then(move || answer.error(unexpected(&other))),
             (other, None) => answer.error(unexpected(&other)),
         };
-        send(Ask::Sync { object }, Box::new(done));
+        send(Ask::Sync { object, copies }, Box::new(done));
     }
 
     /// Makes all files durable, acknowledged writes and what the origin alone has: `sync` and `syncfs`. Waits for the

@@ -224,7 +224,26 @@ impl Front {
         Some(kept_whole(known, direction, how))
     }
 
+    /// On how many other hosts a sync of this file must be. `None` if the request's process must be looked at first. Does
+    /// not block.
+    pub(crate) fn copies_of_sync(&self, known: &Known, caller: Caller) -> Option<Option<u8>> {
+        let Some(rules) = self.rules.any().filter(|rules| rules.set.asks_for_copies()) else { return Some(None) };
+        let process = if rules.set.needs_process() {
+            self.insight.processes_known().mask(caller, &rules)?
+        } else {
+            rules.set.for_process(None)
+        };
+        Some(rules.copies(mask_of(known, &rules), process, times::unix_seconds()))
+    }
+
     /// The same after a look at the process. May wait.
+    pub(crate) fn copies_after_look(&self, known: &Known, caller: Caller) -> Option<u8> {
+        let rules = self.rules.any().filter(|rules| rules.set.asks_for_copies())?;
+        let process = self.insight.processes_known().look(caller, &rules);
+        rules.copies(mask_of(known, &rules), process, times::unix_seconds())
+    }
+
+    /// How to treat and count a request, after a look at the process. May wait.
     pub(crate) fn how_after_look(
         &self,
         file: &OpenHandle,

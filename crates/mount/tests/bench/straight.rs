@@ -163,7 +163,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             changed(&file, mtime)
         }
         Request::SetMtime { object, mtime, .. } => changed(&*file(&object)?, mtime),
-        Request::Sync { object } => {
+        Request::Sync { object, .. } => {
             file(&object)?.sync_all()?;
             Ok(Reply::Done)
         }

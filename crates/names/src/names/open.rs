@@ -236,7 +236,7 @@ impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// As of fsync.
     pub async fn sync(&self, handle: &FileHandle<T>) -> Result<()> {
         self.sync_status(&handle.inode, handle.object).await?;
-        match self.pond.ask(Request::Sync { object: handle.object }, Box::new(|_| {})).await {
+        match self.pond.ask(Request::sync(handle.object), Box::new(|_| {})).await {
             Reply::Done => Ok(()),
             other => Err(unexpected(&other)),
         }

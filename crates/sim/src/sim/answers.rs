@@ -153,8 +153,11 @@ impl Sim<'_> {
                 self.model.fail(change);
                 Ok(())
             }
-            (Asked::Sync { file, moment }, Reply::Done) => {
-                self.model.synced(file, moment);
+            (Asked::Sync { file, moment, copies }, Reply::Done) => {
+                match copies {
+                    Some(0) => self.is_synced_here(file, moment),
+                    _ => self.model.synced(file, moment),
+                }
                 self.doors.entry(file).or_default().anchored = true;
                 Ok(())
             }
@@ -175,6 +178,7 @@ impl Sim<'_> {
             }
             (Asked::Stop { moment }, Reply::Done) => {
                 self.stopped_well = true;
+                self.synced_here.is_everywhere();
                 self.model.synced_all(moment, &self.gone());
                 Ok(())
             }

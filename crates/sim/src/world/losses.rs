@@ -1,7 +1,7 @@
 //! Which member may be lost when, so that the pool has to hide it: at most one, until the pool says that all dirty data
 //! has two copies again. A few histories lose more. Then errors are excused, unless the second had no dirty block.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::MemberId;
 use headpond_format::MemberState;
@@ -60,6 +60,8 @@ pub(crate) struct Losses {
     pub(crate) left_behind: BTreeSet<usize>,
     /// Losses, repairs, lists that were told, and losses in the middle of a repair that must cost nothing.
     pub(crate) counts: [u64; 4],
+    /// How often each device was lost, or lost a part of what it had.
+    times: BTreeMap<usize, u64>,
     /// Those that a list which is being told leaves behind, by its generation.
     leaving: (u64, Vec<usize>),
     /// A device that was given the number of a member that is gone, and may be a member soon.
@@ -80,6 +82,7 @@ impl Losses {
             rotten: false,
             left_behind: BTreeSet::new(),
             counts: [0; 4],
+            times: BTreeMap::new(),
             leaving: (0, Vec::new()),
             joining: None,
         }
@@ -87,6 +90,14 @@ impl Losses {
 }
 
 impl Losses {
+    fn note_time(&mut self, device: usize) {
+        *self.times.entry(device).or_default() += 1;
+    }
+
+    fn times_lost(&self, device: usize) -> u64 {
+        self.times.get(&device).copied().unwrap_or_default()
+    }
+
     /// Of what the last daemon left nothing more may be lost.
     pub(super) fn is_covered_no_more(&mut self) {
         self.was_covered = false;
@@ -152,7 +163,20 @@ impl World {
         }
         self.losses.lost = Some(Lost::Devices(lost.clone()));
         self.losses.counts[0] += 1;
+        lost.iter().for_each(|device| self.losses.note_time(*device));
         lost
+    }
+
+    /// The flashes of this host, with how often each was lost.
+    pub(crate) fn own_flashes(&self) -> BTreeMap<usize, u64> {
+        let own = self.hosts().own.into_iter();
+        own.map(|device| (device, self.losses.times_lost(device))).collect()
+    }
+
+    /// Whether there were such, and none was lost since, nor anything that costs data.
+    pub(crate) fn has_all_along(&self, flashes: &BTreeMap<usize, u64>) -> bool {
+        let kept = |(device, times): (&usize, &u64)| self.losses.times_lost(*device) == *times;
+        !flashes.is_empty() && flashes.iter().all(kept) && !self.losses.uncovered
     }
 
     /// Whether a loss is one that the pool has not made up for.
@@ -236,6 +260,7 @@ impl World {
             self.injected.flash_read += 1;
         }
         self.trace(|| format!("device {device} is lost"));
+        self.losses.note_time(device);
         self.losses.lost = Some(Lost::Devices(BTreeSet::from([device])));
         self.losses.counts[0] += 1;
         true
@@ -271,6 +296,7 @@ impl World {
             if self.flash.all_mut()[FRAIL].flash.rot(false, &mut self.rng).is_some() {
                 self.injected.hidden += 1;
                 self.losses.rotten = true;
+                self.losses.note_time(FRAIL);
             }
         } else if self.flash.rot(false, &mut self.rng).is_some() {
             self.injected.any_rot += 1;

@@ -16,7 +16,7 @@ impl Engine {
     ///
     /// An origin that fails does not fail the sync: with copy and origin lost, the flash here is what is left.
     pub(super) fn is_secured(&mut self, id: OpId, op: &mut Op) -> bool {
-        if op.stage == Stage::Secured || !self.misses_copy() {
+        if op.stage == Stage::Secured || !self.misses_copies(op.how.copies) {
             return true;
         }
         // Who reads what was written may have it.
@@ -35,19 +35,21 @@ impl Engine {
                 false
             }
             CopyLoss::Freeze => {
-                self.requests.wait_for_copy(id);
+                self.requests.wait_for_copy(id, op.how.copies);
                 false
             }
         }
     }
 
-    /// Whether the copy on another host is lost, no other host gets one of what is written now, and this pool is still one
-    /// that serves.
-    fn misses_copy(&self) -> bool {
-        self.membership.misses_copy()
-            && !self.store.log().segments().copies_apart()
-            && self.store.takes_writes()
-            && !self.life.is_ending()
+    /// Whether what is written now gets on fewer other hosts than so many, and this pool is still one that serves. `None`:
+    /// it had a copy there, and gets none.
+    fn misses_copies(&self, wanted: Option<u8>) -> bool {
+        let apart = self.store.log().segments().apart();
+        let misses = match wanted {
+            None => self.membership.misses_copy() && apart == 0,
+            Some(wanted) => apart < usize::from(wanted),
+        };
+        misses && self.store.takes_writes() && !self.life.is_ending()
     }
 
     /// Lets those go on that wait for a copy, once there is one or they need none any more.
@@ -55,8 +57,10 @@ impl Engine {
         if self.membership.misses_copy() && self.membership.is_settled() && !self.membership.is_busy() {
             self.membership.copies_are_made();
         }
-        if self.config.copy_loss != CopyLoss::Freeze || !self.misses_copy() {
-            self.requests.copy_is_there();
+        for wanted in self.requests.copies_waited_for() {
+            if self.config.copy_loss != CopyLoss::Freeze || !self.misses_copies(wanted) {
+                self.requests.copies_are_there(wanted);
+            }
         }
     }
 }
