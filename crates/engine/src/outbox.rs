@@ -276,7 +276,7 @@ fn count(asked: &mut Stats, effect: &Effect) {
 
 #[cfg(test)]
 mod tests {
-    use headpond_log::Side;
+    use headpond_log::CommitSide;
 
     use super::*;
 
@@ -294,7 +294,7 @@ mod tests {
     fn a_sync_of_several_members_ends_with_the_last_and_fails_with_any() {
         for failing in [None, Some(0), Some(1)] {
             let mut outbox = Outbox::default();
-            outbox.sync_flash(Purpose::LogSync(Side::Here), &[MemberId(0), MemberId(2)]);
+            outbox.sync_flash(Purpose::LogSync(CommitSide::Here), &[MemberId(0), MemberId(2)]);
             let asked = asked_of(&mut outbox);
             assert_eq!(asked.iter().map(|(_, member)| *member).collect::<Vec<_>>(), [MemberId(0), MemberId(2)]);
             let outcome = |index| if failing == Some(index) { Outcome::Failed(Errno::IO) } else { Outcome::Done };
@@ -304,7 +304,7 @@ mod tests {
             let refused = [last.refused, first.refused].map(|refused| refused.map(|(member, _)| member));
             assert_eq!(refused, [0, 1].map(|index| (failing == Some(index)).then_some(asked[index].1)));
             let (purpose, outcome) = last.ended.unwrap();
-            assert!(matches!(purpose, Purpose::LogSync(Side::Here)));
+            assert!(matches!(purpose, Purpose::LogSync(CommitSide::Here)));
             assert_eq!(matches!(outcome, Outcome::Failed(Errno::IO)), failing.is_some());
         }
     }

@@ -3,7 +3,7 @@
 //! Plain data, so that the outbox can keep it for all parts. Only the part that asked interprets it.
 
 use headpond_base::{Block, Location, MemberId, Nanos, ObjectId, SegmentId};
-use headpond_log::{Side, WriteId};
+use headpond_log::{CommitSide, WriteId};
 use headpond_map::Slot;
 
 use crate::fetches::FetchId;
@@ -16,7 +16,7 @@ pub(crate) enum Purpose {
     Settling,
     /// A write of the log on this member.
     LogWrite(WriteId, MemberId),
-    LogSync(Side),
+    LogSync(CommitSide),
     /// A request waits for it; it is stepped with the outcome.
     Op(OpId),
     Gather(GatherRead),

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use headpond_base::{Errno, ObjectId, Sequence};
-use headpond_log::Reach;
+use headpond_log::Durability;
 
 use crate::effect::Outcome;
 use crate::locks::OpId;
@@ -34,7 +34,7 @@ pub(crate) struct Requests {
     next: u64,
     to_be_stepped: VecDeque<OpId>,
     /// By where it is to be durable, with the entry of the log for which each waits.
-    for_log: [BTreeSet<(Sequence, OpId)>; Reach::ALL.len()],
+    for_log: [BTreeSet<(Sequence, OpId)>; Durability::ALL.len()],
     for_room: VecDeque<OpId>,
     for_other_kind: Vec<OpId>,
     /// Those whose data lacks copies, until they are there, each with the number that it asks for.
@@ -136,17 +136,17 @@ impl Requests {
     }
 
     /// A request waits until this entry of the log is durable there.
-    pub(crate) fn wait_for_log(&mut self, id: OpId, entry: Sequence, reach: Reach) {
+    pub(crate) fn wait_for_log(&mut self, id: OpId, entry: Sequence, reach: Durability) {
         self.for_log[reach as usize].insert((entry, id));
     }
 
     /// Whether any waits for an entry up to this one. A log that failed makes none durable any more: all are let go.
-    pub(crate) fn wakes_for_log(&self, reach: Reach, durable: Sequence, failed: bool) -> bool {
+    pub(crate) fn wakes_for_log(&self, reach: Durability, durable: Sequence, failed: bool) -> bool {
         self.for_log[reach as usize].first().is_some_and(|(entry, _)| failed || *entry <= durable)
     }
 
     /// Has those stepped that waited for entries up to this one, or all if the log failed.
-    pub(crate) fn log_is_durable(&mut self, reach: Reach, durable: Sequence, failed: bool) {
+    pub(crate) fn log_is_durable(&mut self, reach: Durability, durable: Sequence, failed: bool) {
         while self.wakes_for_log(reach, durable, failed) {
             let Some((_, id)) = self.for_log[reach as usize].pop_first() else { break };
             self.wake(id);
@@ -294,21 +294,21 @@ mod tests {
     fn those_that_wait_for_the_log_go_on_up_to_what_is_durable_and_all_if_it_failed() {
         let (mut requests, ids) = with(3);
         for (id, entry) in ids.iter().zip([30, 10, 20]) {
-            requests.wait_for_log(*id, Sequence(entry), Reach::Everywhere);
+            requests.wait_for_log(*id, Sequence(entry), Durability::Everywhere);
         }
-        assert!(!requests.wakes_for_log(Reach::Everywhere, Sequence(9), false));
-        requests.log_is_durable(Reach::Here, Sequence(30), false);
+        assert!(!requests.wakes_for_log(Durability::Everywhere, Sequence(9), false));
+        requests.log_is_durable(Durability::Here, Sequence(30), false);
         assert_eq!(steps(&mut requests), [], "durable here is not enough for them");
-        requests.log_is_durable(Reach::Everywhere, Sequence(20), false);
+        requests.log_is_durable(Durability::Everywhere, Sequence(20), false);
         assert_eq!(steps(&mut requests), [ids[1], ids[2]]);
-        requests.log_is_durable(Reach::Everywhere, Sequence(20), true);
+        requests.log_is_durable(Durability::Everywhere, Sequence(20), true);
         assert_eq!(steps(&mut requests), [ids[0]]);
     }
 
     #[test]
     fn each_request_is_shown_with_what_it_waits_for() {
         let (mut requests, ids) = with(4);
-        requests.wait_for_log(ids[0], Sequence(30), Reach::Everywhere);
+        requests.wait_for_log(ids[0], Sequence(30), Durability::Everywhere);
         requests.wait_for_room(ids[1]);
         requests.get_mut(ids[2]).unwrap().parts = 2;
         requests.wake(ids[3]);

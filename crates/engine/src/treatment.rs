@@ -4,7 +4,7 @@
 //! and none makes a write less durable than the mode does on this host. How many other hosts have it, a rule may say.
 
 use headpond_base::{Class, Compression};
-use headpond_log::Reach;
+use headpond_log::Durability;
 
 use crate::modes::ModeBehaviour;
 
@@ -29,8 +29,8 @@ pub struct Treatment {
 
 impl Treatment {
     /// Where what the request makes durable must be.
-    pub(crate) const fn reach(&self) -> Reach {
-        if matches!(self.copies, Some(0)) { Reach::Here } else { Reach::Everywhere }
+    pub(crate) const fn reach(&self) -> Durability {
+        if matches!(self.copies, Some(0)) { Durability::Here } else { Durability::Everywhere }
     }
 }
 

@@ -11,9 +11,10 @@ use headpond_base::{Errno, Location, MemberId, Redundancy, SegmentId, Stream};
 use headpond_format::{Address, HostCopies, Member, SegmentState};
 use smallvec::SmallVec;
 
-use crate::log::{Log, Reach};
+use crate::log::Log;
 use crate::mutation::Mutation;
 use crate::rows::ReadFrom;
+use crate::sides::Durability;
 
 /// Reads of so many blocks of a segment go to one of its copies, those of the next to the other: 256 KiB.
 const READS_SPAN: u64 = 64;
@@ -72,7 +73,7 @@ impl Log {
             self.untold_copies = Some(self.untold_copies.map_or(copies, |untold| untold.min(copies)));
             // What such a superblock says of members apart matters to a start without this host.
             let lacks_apart = self.claimed_copies.are_apart();
-            self.hold(if lacks_apart { Reach::Everywhere } else { Reach::Here });
+            self.hold(if lacks_apart { Durability::Everywhere } else { Durability::Here });
         }
     }
 
@@ -285,7 +286,7 @@ impl Log {
         }
         self.may_have_weak = true;
         if !Mutation::LossUntold.is_planted(self.mutation) {
-            self.hold(if is_apart { Reach::Everywhere } else { Reach::Here });
+            self.hold(if is_apart { Durability::Everywhere } else { Durability::Here });
         }
         if !is_apart {
             self.lost_here();

@@ -19,7 +19,6 @@ mod commit;
 mod early;
 mod place;
 
-pub use commit::{Reach, Side};
 pub use place::MemberSpeed;
 
 use commit::Commits;

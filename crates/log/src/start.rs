@@ -4,9 +4,9 @@ use headpond_base::{BatchNumber, Buf, Epoch, Generation, MemberId, OwnerNumber, 
 use headpond_format::{Address, Addresses, Geometry};
 
 use crate::lives::FoundRow;
-use crate::log::Side;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
+use crate::sides::CommitSide;
 
 /// Names a write of the log until it is completed. Later writes have larger ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -28,7 +28,7 @@ pub enum LogIo {
     /// all are done. At most one sync of each side is under way.
     Sync {
         /// Whose members they are.
-        side: Side,
+        side: CommitSide,
         /// The members.
         members: Vec<MemberId>,
     },

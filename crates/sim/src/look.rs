@@ -11,6 +11,7 @@ use headpond_engine::Treatment;
 use crate::found::Found;
 use crate::origin::FileId;
 use crate::sim::Sim;
+use crate::synced_here::SyncedFile;
 
 /// Parts of a file, in order. The last one goes beyond its end. `None` is all of it.
 type Ranges = Option<Vec<(u64, u64)>>;
@@ -30,7 +31,12 @@ impl Sim<'_> {
             self.model.remove_file(file);
             self.doors.remove(&file);
         }
-        self.meet_what_was_synced_here();
+        for SyncedFile { file, moment, flashes } in self.synced_here.take() {
+            if self.world.has_all_along(&flashes) {
+                self.model.synced(file, moment);
+                self.summary.synced_here += 1;
+            }
+        }
         if self.damaged {
             self.model.excuse_all();
         }

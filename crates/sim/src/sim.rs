@@ -212,7 +212,7 @@ impl<'a> Sim<'a> {
             deaths: Rng::for_part(seed, u64::MAX - 15),
             host_deaths: Rng::for_part(seed, u64::MAX - 25),
             fewer: Rng::for_part(seed, u64::MAX - 27),
-            synced_here: SyncedHere::new(seed),
+            synced_here: SyncedHere::new(seed, options.copies),
         }
     }
 
@@ -360,7 +360,7 @@ impl<'a> Sim<'a> {
     pub(crate) fn sync(&mut self, file: FileId) -> Result<(), String> {
         let moment = self.model.moment();
         let Some((object, _)) = self.object(file) else { return Ok(()) };
-        let copies = self.copies_of_a_sync();
+        let copies = self.synced_here.copies();
         self.ask(Asked::Sync { file, moment, copies }, Request::Sync { object, copies }).map(|_| ())
     }
 

@@ -18,7 +18,7 @@ pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, MemberId, Nanos, ObjectId};
 use headpond_format::{Address, Superblock, UNIT};
-use headpond_log::{FillPolicy, LogIo, Mutation, Reach};
+use headpond_log::{Durability, FillPolicy, LogIo, Mutation};
 
 use crate::burials::Burials;
 use crate::checkpoints::{Ask, CheckpointEnd, Checkpoints, Of};
@@ -614,11 +614,11 @@ impl Engine {
 
     /// Makes the request wait until all host entries up to now are durable everywhere; `true` if they are.
     pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
-        self.wait_durable_in(Reach::Everywhere, id)
+        self.wait_durable_in(Durability::Everywhere, id)
     }
 
     /// The same, durable there.
-    pub(crate) fn wait_durable_in(&mut self, reach: Reach, id: OpId) -> bool {
+    pub(crate) fn wait_durable_in(&mut self, reach: Durability, id: OpId) -> bool {
         let last = self.store.last_entry();
         if self.store.log().durable_in(reach) >= last {
             self.store.found_durable(reach);
@@ -631,12 +631,12 @@ impl Engine {
 
     fn some_are_synced(&self) -> bool {
         let (log, failed) = (self.store.log(), !self.store.takes_writes());
-        Reach::ALL.into_iter().any(|reach| self.requests.wakes_for_log(reach, log.durable_in(reach), failed))
+        Durability::ALL.into_iter().any(|reach| self.requests.wakes_for_log(reach, log.durable_in(reach), failed))
     }
 
     /// A failed log wakes everybody: each finds out for itself what that means for it.
     fn wake_synced(&mut self) {
-        for reach in Reach::ALL {
+        for reach in Durability::ALL {
             self.requests.log_is_durable(reach, self.store.log().durable_in(reach), !self.store.takes_writes());
         }
     }

@@ -9,7 +9,7 @@ use headpond_base::{
     Block, Errno, Location, MemberId, Nanos, ObjectId, OwnerNumber, Redundancy, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{Entry, HostCopies, Member, OBJECT_PATH_MAX, SegmentState};
-use headpond_log::{ChosenRow, FillPolicy, LogIo, MemberSpeed, Reach, SecondTail, Side, WriteId};
+use headpond_log::{ChosenRow, CommitSide, Durability, FillPolicy, LogIo, MemberSpeed, SecondTail, WriteId};
 
 use crate::locks::Span;
 use crate::outbox::Outbox;
@@ -86,16 +86,16 @@ impl Store {
 
     /// Wants what changes appended up to now to be durable everywhere.
     pub(crate) fn want_sync(&mut self) {
-        self.want_sync_in(Reach::Everywhere);
+        self.want_sync_in(Durability::Everywhere);
     }
 
     /// The same, durable there.
-    pub(crate) fn want_sync_in(&mut self, reach: Reach) {
+    pub(crate) fn want_sync_in(&mut self, reach: Durability) {
         self.log.want_sync(reach);
     }
 
     /// Notes that a request asked for such a sync and found everything durable.
-    pub(crate) fn found_durable(&mut self, reach: Reach) {
+    pub(crate) fn found_durable(&mut self, reach: Durability) {
         self.log.found_durable(reach);
     }
 
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// The members of this side have synced what the log wrote.
-    pub(crate) fn synced(&mut self, side: Side) {
+    pub(crate) fn synced(&mut self, side: CommitSide) {
         self.log.synced(side);
     }
 
@@ -191,7 +191,7 @@ impl Store {
 
     /// Members are not here: nothing is told to be durable before the list without them is.
     pub(crate) fn begins_without_members(&mut self) {
-        self.log.hold(Reach::Here);
+        self.log.hold(Durability::Here);
     }
 
     /// The superblock that a crash would leave may say that host batches have so many copies.

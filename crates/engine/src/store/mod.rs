@@ -25,7 +25,7 @@ use headpond_base::{
     BLOCK, Block, Buf, BufMut, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{Entry, Identity};
-use headpond_log::{DataRecord, Log, Reach, Segment};
+use headpond_log::{DataRecord, Durability, Log, Segment};
 use headpond_map::{Slot, Zeros};
 
 use crate::dirty_age::DirtyAges;
@@ -328,7 +328,7 @@ impl Store {
     pub(crate) fn want_changes_durable(&mut self) -> Sequence {
         let last = self.last_entry();
         if self.log.durable() < last {
-            self.log.want_sync(Reach::Everywhere);
+            self.log.want_sync(Durability::Everywhere);
         }
         last
     }

@@ -21,35 +21,8 @@ use smallvec::SmallVec;
 
 use super::{Held, Log};
 use crate::mutation::Mutation;
+use crate::sides::{CommitSide, Durability};
 use crate::start::{LogIo, WriteId};
-
-/// Where something must be durable.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Reach {
-    /// On the members of this host.
-    Here,
-    /// On each member that works, those on other hosts included.
-    #[default]
-    Everywhere,
-}
-
-impl Reach {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Here, Self::Everywhere];
-}
-
-/// The members that sync together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    /// Those of this host.
-    Here,
-    /// Those with copies only, which lie on other hosts.
-    Apart,
-}
-
-impl Side {
-    const BOTH: [Self; 2] = [Self::Here, Self::Apart];
-}
 
 /// How far a commit makes things durable.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +87,7 @@ pub(super) struct Commits {
     wanted: Wanted,
     wanted_here: bool,
     /// Who asked last was content with this.
-    last_asked: Reach,
+    last_asked: Durability,
     /// Up to here nothing is durable here before it is everywhere.
     here_from: Sequence,
 }
@@ -129,7 +102,7 @@ impl Commits {
             apart: SmallVec::new(),
             wanted: Wanted::Nothing,
             wanted_here: false,
-            last_asked: Reach::Everywhere,
+            last_asked: Durability::Everywhere,
             here_from: sequence,
         }
     }
@@ -167,7 +140,7 @@ impl Commits {
 
     /// The last entry, and the last host batch, up to which the members of this host have synced all.
     const fn here(&self) -> (Sequence, BatchNumber) {
-        let here = &self.synced[Side::Here as usize];
+        let here = &self.synced[CommitSide::Here as usize];
         (here.sequence, here.host)
     }
 
@@ -177,29 +150,29 @@ impl Commits {
     }
 
     /// Whether the commits under way cover all entries before `next`.
-    fn cover(&self, reach: Reach, next: Sequence) -> bool {
-        let covers = |side: Side| {
+    fn cover(&self, reach: Durability, next: Sequence) -> bool {
+        let covers = |side: CommitSide| {
             let target = self.phases[side as usize].target().unwrap_or(self.synced[side as usize]);
             target.sequence.next() == next
         };
-        let is_under_way = |side: Side| !self.phases[side as usize].is_idle();
+        let is_under_way = |side: CommitSide| !self.phases[side as usize].is_idle();
         match reach {
-            Reach::Here => is_under_way(Side::Here) && covers(Side::Here),
-            Reach::Everywhere => {
-                Side::BOTH.iter().any(|side| is_under_way(*side)) && Side::BOTH.into_iter().all(covers)
+            Durability::Here => is_under_way(CommitSide::Here) && covers(CommitSide::Here),
+            Durability::Everywhere => {
+                CommitSide::BOTH.iter().any(|side| is_under_way(*side)) && CommitSide::BOTH.into_iter().all(covers)
             }
         }
     }
 
     /// Takes the reach of the commit that may begin now, if one is wanted, and whether it is of all streams.
-    fn take_wanted(&mut self) -> Option<(Reach, bool)> {
+    fn take_wanted(&mut self) -> Option<(Durability, bool)> {
         let [here, apart] = self.phases.each_ref().map(Phase::is_idle);
         if self.wanted != Wanted::Nothing && here && apart {
             let all = self.wanted == Wanted::AllStreams;
             (self.wanted, self.wanted_here) = (Wanted::Nothing, false);
-            return Some((Reach::Everywhere, all));
+            return Some((Durability::Everywhere, all));
         }
-        (here && std::mem::take(&mut self.wanted_here)).then_some((Reach::Here, false))
+        (here && std::mem::take(&mut self.wanted_here)).then_some((Durability::Here, false))
     }
 
     /// These members sync apart from now on, unless a commit is under way.
@@ -209,24 +182,24 @@ impl Commits {
         }
         if self.apart.iter().any(|member| !apart.contains(member)) {
             // One that is of this host now may not have all that the others have synced.
-            self.synced[Side::Here as usize] = self.everywhere();
+            self.synced[CommitSide::Here as usize] = self.everywhere();
         }
         self.apart = apart;
     }
 
-    fn begin(&mut self, reach: Reach, target: Target) {
-        self.phases[Side::Here as usize] = Phase::Writing(target);
-        if reach == Reach::Everywhere {
-            self.phases[Side::Apart as usize] = Phase::Writing(target);
+    fn begin(&mut self, reach: Durability, target: Target) {
+        self.phases[CommitSide::Here as usize] = Phase::Writing(target);
+        if reach == Durability::Everywhere {
+            self.phases[CommitSide::Apart as usize] = Phase::Writing(target);
         }
     }
 
-    fn is_on(&self, side: Side, member: MemberId) -> bool {
-        self.apart.contains(&member) == (side == Side::Apart)
+    fn is_on(&self, side: CommitSide, member: MemberId) -> bool {
+        self.apart.contains(&member) == (side == CommitSide::Apart)
     }
 
     /// A commit ended on this side.
-    fn ended(&mut self, side: Side, target: Target) {
+    fn ended(&mut self, side: CommitSide, target: Target) {
         self.phases[side as usize] = Phase::Idle;
         let synced = &mut self.synced[side as usize];
         *synced = Target { all: synced.all.max(target.all), ..target };
@@ -239,25 +212,25 @@ impl Commits {
         self.wanted = self.wanted.max(Wanted::Host);
     }
 
-    fn want(&mut self, reach: Reach) {
+    fn want(&mut self, reach: Durability) {
         match reach {
-            Reach::Here => self.wanted_here = true,
-            Reach::Everywhere => self.wanted = self.wanted.max(Wanted::Host),
+            Durability::Here => self.wanted_here = true,
+            Durability::Everywhere => self.wanted = self.wanted.max(Wanted::Host),
         }
     }
 }
 
 impl Log {
     /// What a request that asks for this has to wait for. Without members apart that is all.
-    fn reach_now(&self, asked: Reach) -> Reach {
+    fn reach_now(&self, asked: Durability) -> Durability {
         if self.segments.members_with_copies_only().next().is_none() || !self.commits.here_counts() {
-            return Reach::Everywhere;
+            return Durability::Everywhere;
         }
         asked
     }
 
     /// Asks that all entries of the host stream up to now become durable.
-    pub fn want_sync(&mut self, reach: Reach) {
+    pub fn want_sync(&mut self, reach: Durability) {
         self.found_durable(reach);
         let reach = self.reach_now(reach);
         // If a sync under way covers everything, the members need no second one.
@@ -268,7 +241,7 @@ impl Log {
     }
 
     /// Notes that a request asked for a sync and found everything durable.
-    pub const fn found_durable(&mut self, reach: Reach) {
+    pub const fn found_durable(&mut self, reach: Durability) {
         self.commits.last_asked = reach;
         self.rhythm.asked();
     }
@@ -309,25 +282,25 @@ impl Log {
             };
             self.commits.begin(reach, target);
         }
-        for side in Side::BOTH {
+        for side in CommitSide::BOTH {
             self.sync_what_is_written(side);
         }
     }
 
     /// Has the members of this side sync, once they have written what the commit covers.
-    fn sync_what_is_written(&mut self, side: Side) {
+    fn sync_what_is_written(&mut self, side: CommitSide) {
         let Phase::Writing(target) = self.commits.phases[side as usize] else { return };
         if !self.is_written(&target, side) {
             return;
         }
         let mut members = self.writes.begin_sync(target.write, |member| self.commits.is_on(side, member));
         members.retain(|member| self.health.works(*member));
-        if members.is_empty() && side == Side::Apart {
+        if members.is_empty() && side == CommitSide::Apart {
             return self.committed(side, target);
         }
         if members.is_empty() {
             members = self.health.working();
-            let apart = |member: &MemberId| self.commits.is_on(Side::Apart, *member);
+            let apart = |member: &MemberId| self.commits.is_on(CommitSide::Apart, *member);
             if !members.iter().all(apart) {
                 members.retain(|member| !apart(member));
             }
@@ -338,7 +311,7 @@ impl Log {
 
     /// Whether the members of this side have completed every write that the commit covers: those of all streams, in all
     /// segments.
-    fn is_written(&self, target: &Target, side: Side) -> bool {
+    fn is_written(&self, target: &Target, side: CommitSide) -> bool {
         if Mutation::SyncOneSegment.is_planted(self.mutation) {
             let last = self.open.all().find(|open| open.summary.last().is_some_and(|last| last.number == target.host));
             let mut earlier = self.writes.segments_until(target.write);
@@ -369,7 +342,7 @@ impl Log {
     ///
     /// # Panics
     /// When no sync of this side was under way.
-    pub fn synced(&mut self, side: Side) {
+    pub fn synced(&mut self, side: CommitSide) {
         let Phase::Syncing(target) = self.commits.phases[side as usize] else {
             panic!("a sync is completed that was not under way")
         };
@@ -381,7 +354,7 @@ impl Log {
         }
     }
 
-    fn committed(&mut self, side: Side, target: Target) {
+    fn committed(&mut self, side: CommitSide, target: Target) {
         self.commits.ended(side, target);
         self.buffers.synced(self.commits.batch());
     }
@@ -389,19 +362,19 @@ impl Log {
     /// All host entries up to this one are durable everywhere, and requests may hear of it.
     #[must_use]
     pub fn durable(&self) -> Sequence {
-        self.durable_in(Reach::Everywhere)
+        self.durable_in(Durability::Everywhere)
     }
 
     /// All host entries up to this one are durable there, and requests may hear of it.
     #[must_use]
-    pub fn durable_in(&self, reach: Reach) -> Sequence {
+    pub fn durable_in(&self, reach: Durability) -> Sequence {
         self.heard_of(reach).0
     }
 
     /// The last host batch of which the same holds everywhere.
     #[must_use]
     pub fn durable_host(&self) -> BatchNumber {
-        self.heard_of(Reach::Everywhere).1
+        self.heard_of(Durability::Everywhere).1
     }
 
     /// All host entries up to this one are durable everywhere, whether requests may hear of it or not.
@@ -414,12 +387,12 @@ impl Log {
         self.commits.lost_here(Sequence(self.next_sequence.0 - 1));
     }
 
-    /// From now on no request hears of more, as members were lost, or as if they had been. With [`Reach::Here`] none hears
+    /// From now on no request hears of more, as members were lost, or as if they had been. With [`Durability::Here`] none hears
     /// either of what is durable on this host.
-    pub fn hold(&mut self, reach: Reach) {
+    pub fn hold(&mut self, reach: Durability) {
         let (durable, host) = (self.commits.durable(), self.commits.host());
         let held = self.held.get_or_insert(Held { durable, host, here: false });
-        held.here |= reach == Reach::Here;
+        held.here |= reach == Durability::Here;
     }
 
     /// Whether a loss waits for its list.
@@ -433,7 +406,7 @@ impl Log {
         self.held = None;
     }
 
-    fn heard_of(&self, reach: Reach) -> (Sequence, BatchNumber) {
+    fn heard_of(&self, reach: Durability) -> (Sequence, BatchNumber) {
         let mut everywhere = (self.commits.durable(), self.commits.host());
         if Mutation::HereForAll.is_planted(self.mutation) {
             everywhere = self.commits.here();
@@ -441,7 +414,7 @@ impl Log {
         let everywhere = self.held.map_or(everywhere, |held| (held.durable, held.host));
         let here_is_held = self.held.is_some_and(|held| held.here);
         match self.reach_now(reach) {
-            Reach::Here if !here_is_held => self.commits.here().max(everywhere),
+            Durability::Here if !here_is_held => self.commits.here().max(everywhere),
             _ => everywhere,
         }
     }

@@ -13,7 +13,8 @@ use headpond_format::{
     encode_superblock, is_blank, pack, verify_packed,
 };
 use headpond_log::{
-    DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Reach, Scanned, Side, TailEntry, WriteId, scan,
+    CommitSide, DataRecord, Durability, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, TailEntry,
+    WriteId, scan,
 };
 
 use crate::start::{self, POOL};
@@ -154,7 +155,7 @@ impl World {
                 8..12 if room => self.append_entry(),
                 12 if room => self.append_together(),
                 13 => self.log.close(Stream::ALL[self.seed.below(3) as usize]),
-                14 => self.log.want_sync(Reach::Everywhere),
+                14 => self.log.want_sync(Durability::Everywhere),
                 15 => self.log.want_sync_of_all(),
                 16 if room && self.seed.below(4) == 0 => self.log.seal_all(),
                 _ => self.complete_one(),
@@ -296,7 +297,7 @@ impl World {
                 }
                 keep
             });
-            self.log.synced(Side::Here);
+            self.log.synced(CommitSide::Here);
         }
         self.note_marks();
         self.take_io();

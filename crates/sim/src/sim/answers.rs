@@ -14,6 +14,7 @@ use crate::content::{Content, ContentChange};
 use crate::found::Found;
 use crate::origin::{FileId, SpaceKind};
 use crate::roster::Change;
+use crate::synced_here::SyncedFile;
 
 impl Sim<'_> {
     /// Checks the answers.
@@ -155,7 +156,10 @@ impl Sim<'_> {
             }
             (Asked::Sync { file, moment, copies }, Reply::Done) => {
                 match copies {
-                    Some(0) => self.is_synced_here(file, moment),
+                    Some(0) => {
+                        let flashes = self.world.own_flashes();
+                        self.synced_here.note(SyncedFile { file, moment, flashes });
+                    }
                     _ => self.model.synced(file, moment),
                 }
                 self.doors.entry(file).or_default().anchored = true;
@@ -178,7 +182,8 @@ impl Sim<'_> {
             }
             (Asked::Stop { moment }, Reply::Done) => {
                 self.stopped_well = true;
-                self.synced_here.is_everywhere();
+                // All of it is durable everywhere.
+                self.synced_here.take();
                 self.model.synced_all(moment, &self.gone());
                 Ok(())
             }
