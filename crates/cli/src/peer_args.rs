@@ -21,11 +21,11 @@ pub struct PeerArgs {
     /// An fsync returns once it is on that host's disk, too
     #[arg(long, requires = "peer")]
     pub copies_durable: bool,
-    /// After so many milliseconds without an answer that it owes, a peer is lost: 200 to 5000. Syncs wait for that long at
-    /// most. Shorter: a host that hangs, or a wire that is cut, holds syncs up for less time; and a host that is merely slow
-    /// loses its copy, which is then made anew
+    /// A peer that owes an answer, and of which nothing is heard for so many milliseconds, is lost: 400 to 5000. One that is
+    /// at work says so five times a second, and has five seconds. Shorter: a host that hangs, or a wire that is cut, holds
+    /// syncs up for less time; and lost packets, or a host without a free processor, cost the copy, which is then made anew
     #[arg(long, value_name = "MILLISECONDS", requires = "peer", default_value_t = PeerPlan::TIMEOUT_MILLIS,
-        value_parser = clap::value_parser!(u64).range(200..=PeerPlan::TIMEOUT_MILLIS))]
+        value_parser = clap::value_parser!(u64).range(400..=PeerPlan::TIMEOUT_MILLIS_MAX))]
     pub peer_timeout: u64,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headpond_base::PoolId;
-use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PATIENCE, PeerAddress};
+use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PATIENCE, PeerAddress, SILENCE};
 use headpond_device::Flash;
 use headpond_format::{MemberName, Superblock};
 use headpond_peer::{Hello, PROTOCOL, Reason};
@@ -65,7 +65,10 @@ pub(crate) enum PeerTrouble {
 
 impl PeerPlan {
     /// For how long a peer may be silent, if nobody says another time.
-    pub const TIMEOUT_MILLIS: u64 = PATIENCE.as_millis() as u64;
+    pub const TIMEOUT_MILLIS: u64 = SILENCE.as_millis() as u64;
+
+    /// For how long it may be at most.
+    pub const TIMEOUT_MILLIS_MAX: u64 = PATIENCE.as_millis() as u64;
 
     /// Its address as a path, by which devices are named.
     pub(crate) fn path(&self) -> &Path {

@@ -26,6 +26,7 @@ mod address;
 mod certificates;
 mod channel;
 mod copy;
+mod line;
 mod link;
 mod places;
 mod record;
@@ -37,7 +38,7 @@ mod taken_over;
 
 pub use address::PeerAddress;
 pub use certificates::{Certificates, CertificatesError};
-pub use link::{Link, LinkEnd, LinkError, PATIENCE};
+pub use link::{Link, LinkEnd, LinkError, PATIENCE, SILENCE};
 pub use server::{PeerServer, ServerConfig, Stopper};
 pub use store::{Store, StoredCopy};
 pub use store_error::StoreError;

@@ -7,8 +7,8 @@
 //! - Each operation ends once, but for trims: also when the connection ends, and when the link is dropped.
 //! - Once the connection has ended, nothing is sent any more. There is no second connection: a request that was on its
 //!   way over a first one could arrive after a newer one.
-//! - A peer that owes an answer is waited for no longer than the owner's patience after it was last heard of, and that is
-//!   [`PATIENCE`] at most.
+//! - A peer that owes an answer is waited for no longer than the owner's patience after it was last heard of, and no longer
+//!   than [`PATIENCE`] after its last answer: one whose disk hangs says all the time that it is there.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -32,9 +32,13 @@ use crate::address::PeerAddress;
 use crate::certificates::Certificates;
 use crate::channel::{Channel, Socket};
 
-/// How long a peer that owes an answer may be silent, at most: an owner may wait less. A peer whose copy is held for a
-/// take-over is silent for as long, so that each owner has given it up by then.
+/// How long a peer may owe answers, and give none. A peer whose copy is held for a take-over gives none for as long, so that
+/// each owner has given it up by then.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a peer that owes an answer may be silent, if nobody says another time. It says five times a second that it is
+/// there; a lost packet is sent again, at the latest, after 0.6 s the second time.
+pub const SILENCE: Duration = Duration::from_millis(800);
 
 /// Bytes on the way out, beyond which no further request is put there.
 const OUT_MAX: usize = 2 << 20;
@@ -44,8 +48,10 @@ const OUT_MAX: usize = 2 << 20;
 pub enum LinkEnd {
     /// The connection ended.
     Closed(String),
-    /// The peer owed an answer, and gave none in this time.
+    /// The peer owed an answer, and nothing was heard of it in this time.
     Silent(Duration),
+    /// The peer owed an answer, and said for so long that it is at work.
+    Slow(Duration),
     /// The peer broke the protocol.
     Broken(BadFrame),
     /// Another host has the pool, with this owner's number.
@@ -56,7 +62,7 @@ impl LinkEnd {
     const fn errno(&self) -> Errno {
         match self {
             Self::Closed(_) | Self::Broken(_) => Errno::IO,
-            Self::Silent(_) => Errno::TIMEDOUT,
+            Self::Silent(_) | Self::Slow(_) => Errno::TIMEDOUT,
             Self::Deposed(_) => Errno::STALE,
         }
     }
@@ -67,6 +73,9 @@ impl fmt::Display for LinkEnd {
         match self {
             Self::Closed(why) => write!(f, "the connection has ended: {why}"),
             Self::Silent(patience) => write!(f, "it owes an answer, and was silent for {} s", patience.as_secs_f64()),
+            Self::Slow(time) => {
+                write!(f, "it owes an answer for {} s, and says that it is at work", time.as_secs_f64())
+            }
             Self::Broken(rule) => write!(f, "it sent {rule}"),
             Self::Deposed(owner) => write!(f, "another host has taken over the pool (owner's number {owner})"),
         }
@@ -145,7 +154,8 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects, and asks for a member. A peer that owes an answer may be silent for `patience`, [`PATIENCE`] at most.
+    /// Connects, and asks for a member. A peer that owes an answer may be silent for `patience`: [`SILENCE`], or another
+    /// time of [`PATIENCE`] at most.
     /// `when_ended` hears why the connection ended, unless the link was dropped.
     ///
     /// # Errors
@@ -192,6 +202,7 @@ impl Link {
             jobs: HashMap::new(),
             next: 1,
             heard_at: Instant::now(),
+            answered_at: Instant::now(),
             patience: patience.min(PATIENCE),
         };
         let thread = std::thread::Builder::new().name("peer".to_owned());
@@ -306,6 +317,8 @@ struct Talk {
     jobs: HashMap<u64, Job>,
     next: u64,
     heard_at: Instant,
+    /// When the last answer came, or the first request after which one is owed was sent.
+    answered_at: Instant,
     /// How long it may be silent then.
     patience: Duration,
 }
@@ -344,6 +357,7 @@ impl Talk {
         if !owed_before {
             // Nothing was owed until now: the silence begins here.
             self.heard_at = Instant::now();
+            self.answered_at = self.heard_at;
         }
         match self.send() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -359,6 +373,9 @@ impl Talk {
         self.hear()?;
         if self.side.is_owed() && self.heard_at.elapsed() >= self.patience {
             return Err(LinkEnd::Silent(self.patience));
+        }
+        if self.side.is_owed() && self.answered_at.elapsed() >= PATIENCE {
+            return Err(LinkEnd::Slow(PATIENCE));
         }
         Ok(true)
     }
@@ -454,7 +471,8 @@ impl Talk {
         let descriptor = self.channel.descriptor();
         let mut watched =
             [PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room), PollFd::new(&self.shared.event, asks)];
-        let left = self.patience.saturating_sub(self.heard_at.elapsed()) + Duration::from_millis(1);
+        let silent = self.patience.saturating_sub(self.heard_at.elapsed());
+        let left = silent.min(PATIENCE.saturating_sub(self.answered_at.elapsed())) + Duration::from_millis(1);
         let limit = self
             .side
             .is_owed()
@@ -480,8 +498,10 @@ impl Talk {
                 Heard::Done(tag) => (tag, None, None),
                 Heard::Failed(tag, errno) => (tag, None, Some(errno)),
                 Heard::Deposed(owner) => return Err(LinkEnd::Deposed(owner)),
+                Heard::Working => continue,
                 Heard::Accepted(_) | Heard::Refused(_) => return Err(LinkEnd::Broken(BadFrame::NotDue)),
             };
+            self.answered_at = Instant::now();
             let (job, first) = (tag >> 20, (tag & 0xf_ffff) as usize * PAYLOAD_MAX);
             let Some(under_way) = self.jobs.get_mut(&job) else { continue };
             if let (Some(data), Some(buf)) = (data, &mut under_way.buf)

@@ -21,6 +21,7 @@ use headpond_peer::{Accepted, Asked, Hello, HelloRefused, KeeperSide, PROTOCOL, 
 use crate::certificates::Certificates;
 use crate::channel::{Channel, Socket};
 use crate::copy::{Copy, Over, SharedCopy};
+use crate::line::Line;
 use crate::link::PATIENCE;
 use crate::places::{Place, Places};
 use crate::record::{Record, now};
@@ -109,17 +110,20 @@ impl Serving {
         socket.tune()?;
         socket.set_patience(PATIENCE, PATIENCE)?;
         let tls = certificates.filter(|_| matches!(socket, Socket::Tcp(_))).map(Certificates::of_guest).transpose();
-        let mut channel = Channel::open(socket, tls.map_err(io::Error::other)?)?;
+        let channel = Channel::open(socket, tls.map_err(io::Error::other)?)?;
         channel.socket().set_patience(LOOK, PATIENCE)?;
-        let mut session = None;
-        let ended = self.talk(&mut channel, place, &mut session);
-        if let Some(session) = session {
-            self.end(&session);
-        }
-        ended
+        let line = Line::new(channel);
+        line.while_alive(|| {
+            let mut session = None;
+            let ended = self.talk(&line, place, &mut session);
+            if let Some(session) = session {
+                self.end(&session);
+            }
+            ended
+        })
     }
 
-    fn talk(self: &Arc<Self>, channel: &mut Channel, place: &Place, session: &mut Option<Session>) -> io::Result<()> {
+    fn talk(self: &Arc<Self>, line: &Line, place: &Place, session: &mut Option<Session>) -> io::Result<()> {
         let (mut inbox, mut out) = (Vec::new(), Vec::new());
         let mut side = KeeperSide::new();
         let mut replaces = None;
@@ -142,6 +146,7 @@ impl Serving {
                         if let Some(accepted) = self.may_replace(&hello) {
                             side.admit(accepted.bytes);
                             replaces = Some(hello);
+                            line.will_accept();
                             PeerFrame { tag: frame.tag, said: Said::Accepted(accepted) }.encode(&mut out);
                             continue;
                         }
@@ -149,31 +154,32 @@ impl Serving {
                             Ok((begun, accepted)) => {
                                 side.admit(accepted.bytes);
                                 *session = Some(begun);
+                                line.will_accept();
                                 PeerFrame { tag: frame.tag, said: Said::Accepted(accepted) }.encode(&mut out);
                             }
                             Err(refused) => {
                                 PeerFrame { tag: frame.tag, said: Said::Refused(refused) }.encode(&mut out);
-                                return channel.send_all(&out);
+                                return line.send_all(&out);
                             }
                         }
                     }
                     (asked, Some(begun)) => {
                         let done = begun.copy.carry_out(begun.number, frame.tag, &asked, begun.durable, &mut out);
                         if let Err(over) = done {
-                            return self.say_over(channel, session, over, out);
+                            return self.say_over(line, session, over, out);
                         }
                     }
                     (_, None) => return Err(io::Error::other("a request before a hello")),
                 }
                 if out.len() >= OUT_MAX {
-                    channel.send_all(&out)?;
+                    line.send_all(&out)?;
                     out.clear();
                 }
             }
             inbox.drain(..taken);
-            channel.send_all(&out)?;
+            line.send_all(&out)?;
             out.clear();
-            match channel.receive(&mut inbox) {
+            match line.receive(&mut inbox) {
                 Ok(0) if session.is_none() => return Err(io::Error::other("it did not say who it is")),
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
@@ -182,7 +188,7 @@ impl Serving {
                     if let Some(begun) = session
                         && let Err(over) = begun.copy.look(begun.number)
                     {
-                        return self.say_over(channel, session, over, out);
+                        return self.say_over(line, session, over, out);
                     }
                 }
                 Err(error) => return Err(error),
@@ -191,24 +197,18 @@ impl Serving {
     }
 
     /// Ends a session that is over: says so where it is due, after the answers that `out` has.
-    fn say_over(
-        &self,
-        channel: &mut Channel,
-        session: &mut Option<Session>,
-        over: Over,
-        mut out: Vec<u8>,
-    ) -> io::Result<()> {
+    fn say_over(&self, line: &Line, session: &mut Option<Session>, over: Over, mut out: Vec<u8>) -> io::Result<()> {
         let Some(begun) = session.take() else { return Ok(()) };
         let pool = begun.copy.pool;
-        let depose = |channel: &mut Channel, out: &mut Vec<u8>, owner: u64| {
+        let depose = |out: &mut Vec<u8>, owner: u64| {
             self.say(&format!("pool {pool}: the owner is deposed: the owner's number is {owner} by now"));
             PeerFrame { tag: 0, said: Said::Deposed(owner) }.encode(out);
-            channel.send_all(out)
+            line.send_all(out)
         };
         match over {
             // The word first: an owner that waits for it in vain would go on without its copy.
             Over::Deposed(owner) => {
-                let said = depose(channel, &mut out, owner);
+                let said = depose(&mut out, owner);
                 self.end(&begun);
                 said
             }
@@ -216,17 +216,17 @@ impl Serving {
             Over::Held => {
                 self.say(&format!("pool {pool}: a take-over holds the copy"));
                 self.end(&begun);
-                let sent = channel.send_all(&out);
+                let sent = line.send_all(&out);
                 out.clear();
                 match self.wait_for_holder(pool, begun.owner) {
-                    Some(owner) => depose(channel, &mut out, owner),
+                    Some(owner) => depose(&mut out, owner),
                     None => sent,
                 }
             }
             Over::Superseded => {
                 self.say(&format!("pool {pool}: a newer connection has taken the place of one"));
                 self.end(&begun);
-                channel.send_all(&out)
+                line.send_all(&out)
             }
             // Noted by the end.
             Over::Failed(why) => {
@@ -240,7 +240,7 @@ impl Serving {
         }
     }
 
-    /// Waits, silent, as long as an owner waits for a word. If the take-over is through by then, an owner that lives
+    /// Waits as long as an owner waits for an answer. If the take-over is through by then, an owner that lives
     /// hears that it is deposed, before it goes on without its copy. Else it has lost the copy. The new number, if any.
     fn wait_for_holder(&self, pool: PoolId, owner: u64) -> Option<u64> {
         let since = Instant::now();

@@ -9,8 +9,10 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use headpond_base::{BufMut, Errno, MemberId, PoolId};
-use headpond_copies::{Link, LinkEnd, LinkError, PATIENCE, PeerAddress, PeerServer, ServerConfig, Store, take_over};
-use headpond_device::{Backend, Completion, DiskOp, End, Fill, Flash, Tag, TrimPolicy, start_reactor};
+use headpond_copies::{
+    Link, LinkEnd, LinkError, PATIENCE, PeerAddress, PeerServer, SILENCE, ServerConfig, Store, take_over,
+};
+use headpond_device::{Backend, Completion, DiskOp, End, FarDisk, Fill, Flash, Tag, TrimPolicy, start_reactor};
 use headpond_peer::{Accepted, Hello, PROTOCOL, PeerFrame, Reason, Said};
 
 const POOL: PoolId = PoolId([7; 16]);
@@ -196,6 +198,59 @@ fn fake(dir: &Path, then: impl FnOnce(UnixStream) + Send + 'static) -> PeerAddre
         then(stream);
     });
     PeerAddress::Unix(path)
+}
+
+/// Says `words` times, over more than the time for which a peer may be silent, that it is at work.
+fn works(stream: &mut UnixStream, words: usize) -> std::io::Result<()> {
+    let mut out = Vec::new();
+    PeerFrame { tag: 0, said: Said::Working }.encode(&mut out);
+    for _ in 0..words {
+        std::thread::sleep(SILENCE / 8);
+        stream.write_all(&out)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_peer_that_is_at_work_is_waited_for_and_not_for_ever() {
+    let answers = |mut stream: UnixStream| {
+        let mut inbox = Vec::new();
+        let mut bytes = vec![0; 1 << 16];
+        let tag = loop {
+            // What is left of the hello comes first.
+            let at = (0..inbox.len()).find(
+                |at| matches!(PeerFrame::decode(&inbox[*at..]), Ok(Some((frame, _))) if frame.said == Said::Sync),
+            );
+            if let Some(at) = at {
+                break PeerFrame::decode(&inbox[at..]).unwrap().unwrap().0.tag;
+            }
+            let taken = stream.read(&mut bytes).unwrap();
+            inbox.extend_from_slice(&bytes[..taken]);
+        };
+        works(&mut stream, 16).unwrap();
+        let mut out = Vec::new();
+        PeerFrame { tag, said: Said::Done }.encode(&mut out);
+        stream.write_all(&out).unwrap();
+        std::thread::park();
+    };
+    let hangs = |mut stream: UnixStream| while works(&mut stream, 16).is_ok() {};
+    let sync = |address: &PeerAddress| {
+        let (sender, ended) = channel();
+        let when_ended = move |end: &LinkEnd| drop(sender.send(end.clone()));
+        let (link, _) = Link::connect(address, None, &hello(1, 1, 0), SILENCE, when_ended).unwrap();
+        let (done, answer) = channel();
+        link.submit(
+            DiskOp::Sync { tag: Tag(1) },
+            Box::new(move |end| {
+                let _ = done.send(matches!(end, End::Sync(Ok(()))));
+            }),
+        );
+        (answer.recv().unwrap(), ended.try_recv().ok())
+    };
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(sync(&fake(dir.path(), answers)), (true, None));
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(sync(&fake(dir.path(), hangs)), (false, Some(LinkEnd::Slow(PATIENCE))));
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub enum Said<'a> {
     Failed(Errno),
     /// The peer knows this larger owner's number.
     Deposed(u64),
+    /// The peer is there, and at a request that takes its time. Of no request.
+    Working,
 }
 
 /// What a frame says, about the request of this name.
@@ -93,6 +95,7 @@ impl<'a> PeerFrame<'a> {
             Said::Done => (9, 0, 0, 0),
             Said::Failed(errno) => (10, u16::try_from(errno.0).unwrap_or(5), 0, 0),
             Said::Deposed(_) => (11, 0, 0, 8),
+            Said::Working => (12, 0, 0, 0),
         };
         into.extend(MAGIC);
         into.extend([kind, 0]);
@@ -135,9 +138,9 @@ impl<'a> PeerFrame<'a> {
             5 | 6 => len,
             8 if len > TRIM_MAX as usize => return Err(BadFrame::Length),
             4 | 8 => 0,
-            7 | 9 | 10 if len == 0 => 0,
+            7 | 9 | 10 | 12 if len == 0 => 0,
             11 if len == 8 => 8,
-            1..=11 => return Err(BadFrame::Length),
+            1..=12 => return Err(BadFrame::Length),
             kind => return Err(BadFrame::Kind(kind)),
         };
         Ok(Some(FRAME_HEAD + payload))
@@ -176,7 +179,8 @@ impl<'a> PeerFrame<'a> {
             8 => Said::Trim { offset, len },
             9 => Said::Done,
             10 => Said::Failed(Errno(errno.into())),
-            _ => Said::Deposed(field_u64(payload, 0)),
+            11 => Said::Deposed(field_u64(payload, 0)),
+            _ => Said::Working,
         };
         Ok(Some((Self { tag, said }, whole)))
     }
@@ -239,6 +243,7 @@ mod tests {
             Said::Done,
             Said::Failed(Errno::IO),
             Said::Deposed(5),
+            Said::Working,
         ];
         (1..).zip(said).map(|(tag, said)| PeerFrame { tag, said }).collect()
     }
@@ -288,7 +293,7 @@ mod tests {
         }
         assert_eq!(forge(&read, |bytes| bytes[16] = 1), Err(BadFrame::Length));
         assert_eq!(forge(&read, |bytes| bytes[23] = 0xff), Err(BadFrame::Length));
-        assert_eq!(forge(&read, |bytes| bytes[4] = 12), Err(BadFrame::Kind(12)));
+        assert_eq!(forge(&read, |bytes| bytes[4] = 13), Err(BadFrame::Kind(13)));
         assert_eq!(forge(&read, |bytes| bytes[5] = 1), Err(BadFrame::Field));
         assert_eq!(forge(&read, |bytes| bytes[6] = 1), Err(BadFrame::Field));
         let sync = PeerFrame { tag: 1, said: Said::Sync };

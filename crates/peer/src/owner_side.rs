@@ -31,6 +31,8 @@ pub enum Heard<'a> {
     Failed(u64, Errno),
     /// Another owner has the pool, of this number.
     Deposed(u64),
+    /// It is there, and at a request.
+    Working,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +102,7 @@ impl OwnerSide {
                 self.state = State::Ended;
                 return Ok(Heard::Deposed(owner));
             }
+            (State::Serving, Said::Working) => return Ok(Heard::Working),
             (State::Serving, _) => {}
             _ => return Err(BadFrame::NotDue),
         }
@@ -150,6 +153,7 @@ mod tests {
         assert_eq!(side.take(&of(2, Said::Failed(Errno::IO))), Ok(Heard::Failed(2, Errno::IO)));
         assert_eq!(side.take(&of(3, Said::Done)), Ok(Heard::Done(3)));
         assert!(!side.is_owed(), "a trim has no answer");
+        assert_eq!(side.take(&of(0, Said::Working)), Ok(Heard::Working), "it may cross with the answer");
         assert_eq!(side.take(&of(3, Said::Done)), Err(BadFrame::NotDue), "twice");
         for forged in [
             of(3, Said::Done),

@@ -10,8 +10,11 @@ use crate::hosts::kept::Deposed;
 use crate::hosts::network::{Frame, Load, PAGE};
 use crate::hosts::world::Here;
 
-/// How long a peer that owes an answer may be silent: `PATIENCE` of `link.rs`.
+/// How long the hello may wait for its answer: `PATIENCE` of `link.rs`. No request of a peer here takes that long.
 const PATIENCE: Nanos = Nanos(5 * Nanos::SECOND.0);
+
+/// How long a peer that owes an answer may be silent: `SILENCE` of `link.rs`.
+const SILENCE: Nanos = Nanos(800 * Nanos::MILLISECOND.0);
 
 /// Why there is no copy at a peer: `PeerTrouble` of `control/src/peers.rs`.
 #[derive(Clone, Copy, Debug)]
@@ -115,12 +118,12 @@ impl Link {
 
     async fn hear(&self, deposed: &Deposed) {
         let conn = self.conn;
-        let look = Nanos(250 * Nanos::MILLISECOND.0);
+        let look = Nanos(100 * Nanos::MILLISECOND.0);
         while !self.has_ended() {
             let came = self.here.wait(look, move |world| world.conns[conn].ends[0].inbox.pop_front()).await;
             let mut state = self.state.borrow_mut();
             let Some(frame) = came else {
-                if state.side.is_owed() && self.here.clock().since(state.heard_at) >= PATIENCE {
+                if state.side.is_owed() && self.here.clock().since(state.heard_at) >= SILENCE {
                     self.here.trace(|| "the peer is silent".to_owned());
                     state.ended = true;
                 }
