@@ -111,9 +111,9 @@ impl Service {
             return;
         }
         drop(search);
-        let (service, lost) = (self.clone(), self.lost_copy(stats));
+        let (service, lost) = (self.clone(), self.lost_copies(stats));
         let work = move || {
-            let failed = service.try_peers(&last_the_lost_one(peers, lost));
+            let failed = service.try_peers(&last_the_lost_ones(peers, &lost));
             let mut search = service.copy_search();
             match failed {
                 None => search.found(),
@@ -128,10 +128,10 @@ impl Service {
         }
     }
 
-    /// Where the copy lay that was lost last.
-    fn lost_copy(&self, stats: &ShardStats) -> Option<PathBuf> {
-        let lost = stats.members.iter().rev().find(|shown| shown.copies_only && shown.missed)?;
-        Some(self.members.devices().path_of(lost.member))
+    /// Where the copies lay that were lost, and that are missed.
+    fn lost_copies(&self, stats: &ShardStats) -> Vec<PathBuf> {
+        let lost = stats.members.iter().filter(|shown| shown.copies_only && shown.missed);
+        lost.map(|shown| self.members.devices().path_of(shown.member)).collect()
     }
 
     /// Has the first of these peers that can keep a copy, as a change of the pool's devices. Why none can, if none can.
@@ -187,8 +187,8 @@ fn without_copy<'a>(peers: &'a [PeerPlan], have: &'a [PathBuf]) -> impl Iterator
 }
 
 /// The peers in the order in which they are tried.
-fn last_the_lost_one(mut peers: Vec<PeerPlan>, lost: Option<PathBuf>) -> Vec<PeerPlan> {
-    peers.sort_by_key(|peer| lost.as_deref() == Some(peer.path()));
+fn last_the_lost_ones(mut peers: Vec<PeerPlan>, lost: &[PathBuf]) -> Vec<PeerPlan> {
+    peers.sort_by_key(|peer| lost.iter().any(|lost| lost == peer.path()));
     peers
 }
 
@@ -197,14 +197,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peer_that_was_lost_is_tried_last_and_the_others_in_their_order() {
+    fn peers_that_were_lost_are_tried_last_and_the_others_in_their_order() {
         let peer = |address: &str| PeerPlan {
             address: address.to_owned(),
             certificates: None,
             durable: false,
             timeout_millis: PeerPlan::TIMEOUT_MILLIS,
         };
-        let order = last_the_lost_one(["a", "b", "c"].map(peer).to_vec(), Some("a".into()));
-        assert_eq!(order, ["b", "c", "a"].map(peer));
+        let order = last_the_lost_ones(["a", "b", "c", "d"].map(peer).to_vec(), &["c".into(), "a".into()]);
+        assert_eq!(order, ["b", "d", "a", "c"].map(peer));
     }
 }
