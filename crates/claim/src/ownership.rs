@@ -11,8 +11,7 @@
 
 use headpond_base::PoolId;
 
-/// Sixteen random bytes: the key of an origin, or the claim of a use.
-pub type Drawn = [u8; 16];
+pub use crate::earlier::{Drawn, EarlierClaims};
 
 /// The state of a pool, after its recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,12 +61,23 @@ pub struct Use {
     pub epoch: u64,
     /// The claim of the use; `None` if it cannot be read, and then no pool matches.
     pub id: Option<Drawn>,
-    /// The pool's claim before that use.
+    /// The pool's claim before that use, as the start found it.
     pub before: Option<Drawn>,
-    /// Whether the pool has the claim durably. Until then a crash leaves the pool with the claim before.
+    /// With it, those that other members may have, until the use has begun.
+    pub earlier: EarlierClaims,
+    /// Whether each member has the claim durably. Until then a crash leaves some with an earlier one.
     pub begun: bool,
     /// The counter of the pool's last superblock, after an orderly stop.
     pub stopped_at: Option<u64>,
+}
+
+impl Use {
+    /// The start that found the pool as `found`, and the marker of this use: the claims that its own marker has to name.
+    #[must_use]
+    pub fn earlier_of_next(last: Option<&Self>, found: Drawn) -> EarlierClaims {
+        let died = last.filter(|last| !last.begun).and_then(|last| Some((last.id?, last.earlier)));
+        EarlierClaims::after(died, found)
+    }
 }
 
 /// How far the log of a use was durable.
@@ -140,9 +150,9 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
             return Some(Image::Older);
         }
         last.id
-    } else if has == last.before && !last.begun {
+    } else if last.earlier.have(held.claim) && !last.begun {
         // A crash came before the pool had the claim.
-        last.before
+        has
     } else if has == last.before && held.epoch >= last.epoch {
         // The superblock with the claim is lost. Recovery went by the checkpoint, which has only the epoch.
         last.id
@@ -157,8 +167,8 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
 /// Whether the origin waits for this pool because of a take-over that a crash cut short before the pool knew. The pool
 /// has nothing dirty, and nothing could come into it since. So the origin may take it over again.
 fn is_take_over_cut_short(awaited: &Awaited, held: &Held) -> bool {
-    let waits_since = awaited.claim.filter(|last| !last.begun).and_then(|last| last.before);
-    awaited.pool == Some(held.pool) && waits_since == Some(held.claim) && !held.dirty
+    let waits_since = awaited.claim.filter(|last| !last.begun).map(|last| last.earlier);
+    awaited.pool == Some(held.pool) && waits_since.is_some_and(|earlier| earlier.have(held.claim)) && !held.dirty
 }
 
 /// Judges a pool and an origin. No pool: the flash is new, or is formatted whatever it holds.

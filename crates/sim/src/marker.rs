@@ -49,8 +49,10 @@ impl Marker {
         self.uses += 1;
         let mut id = [3; 16];
         id[..8].copy_from_slice(&self.uses.to_le_bytes());
-        let before = Some(found.last_claim());
-        self.last = Some(Use { epoch: found.epoch(), id: Some(id), before, begun: false, stopped_at: None });
+        let before = found.last_claim();
+        let earlier = Use::earlier_of_next(self.last.as_ref(), before);
+        let (epoch, before) = (found.epoch(), Some(before));
+        self.last = Some(Use { epoch, id: Some(id), before, earlier, begun: false, stopped_at: None });
         found.claim(id);
     }
 

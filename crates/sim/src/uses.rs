@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Nanos, PoolId};
-use headpond_claim::ownership::{Allowed, Awaited, Drawn, Durable, Held, Ownership, Use, Whose, judge};
+use headpond_claim::ownership::{Allowed, Awaited, Drawn, Durable, EarlierClaims, Held, Ownership, Use, Whose, judge};
 use headpond_claim::{Standing, Watch, Way};
 use headpond_timed::Rng;
 
@@ -69,6 +69,7 @@ struct Daemon {
     id: Drawn,
     key: Drawn,
     before: Drawn,
+    earlier: EarlierClaims,
     /// The marker and the note that it judged by.
     found: (Option<Marker>, Option<Durable>),
     watch: Watch,
@@ -197,6 +198,7 @@ impl World {
             id: [0; 16],
             key: [0; 16],
             before: [0; 16],
+            earlier: EarlierClaims::default(),
             found: (None, None),
             watch: Watch::new(INTERVAL),
             reading: None,
@@ -364,7 +366,9 @@ impl World {
         self.summary.recoveries += 1;
         let id = self.drawn();
         let found = (self.marker, self.note);
+        let last = self.marker.map(|marker| marker.last);
         let daemon = &mut self.daemons[index];
+        daemon.earlier = Use::earlier_of_next(last.as_ref(), has.claim);
         (daemon.id, daemon.key, daemon.before, daemon.step) = (id, key, has.claim, Step::Marking);
         daemon.found = found;
         Ok(())
@@ -381,13 +385,13 @@ impl World {
     fn may_be_missing(&self, synced: Synced) -> bool {
         let Some(last) = self.marker.map(|marker| marker.last) else { return false };
         let noted = self.note.filter(|note| note.claim == Some(synced.claim)).map_or(0, |note| note.host_batch);
-        let is_of_it = last.id == Some(synced.claim) || (!last.begun && last.before == Some(synced.claim));
+        let is_of_it = last.id == Some(synced.claim) || (!last.begun && last.earlier.have(synced.claim));
         is_of_it && synced.batch > noted
     }
 
     fn mark(&mut self, index: usize) {
         let daemon = &self.daemons[index];
-        let Daemon { id, before, flash, key, name, found, discards, .. } = *daemon;
+        let Daemon { id, before, earlier, flash, key, name, found, discards, .. } = *daemon;
         if (self.marker, self.note) != found && self.planted != Some(PlantedUse::MarkerWrittenBlindly) {
             self.trace(|| format!("daemon {name}: another one was faster"));
             self.end(index);
@@ -405,7 +409,7 @@ impl World {
             }
         }
         let (pool, epoch) = (has.pool, has.epoch + 1);
-        let last = Use { epoch, id: Some(id), before: Some(before), begun: false, stopped_at: None };
+        let last = Use { epoch, id: Some(id), before: Some(before), earlier, begun: false, stopped_at: None };
         self.marker = Some(Marker { pool, key, last });
         // Before the pool has the claim, the note of a daemon that has lost the origin may still be about it.
         self.right = (self.daemons.len() == 1).then_some(flash);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use headpond_base::{Epoch, PoolId, hex, unhex};
 pub(crate) use headpond_claim::ownership::{Allowed, Image, Ownership};
-use headpond_claim::ownership::{Awaited, Durable, Held, Refused, Use, Whose};
+use headpond_claim::ownership::{Awaited, Drawn, Durable, Held, Refused, Use, Whose};
 use headpond_format::OriginName;
 
 use super::durable::DurableLog;
@@ -56,8 +56,15 @@ impl AwaitedNote<'_> {
 }
 
 fn last_use(claim: &Claim) -> Use {
-    let Claim { epoch, id, before, begun, stopped_at } = claim;
-    Use { epoch: *epoch, id: unhex(id), before: unhex(before), begun: *begun, stopped_at: *stopped_at }
+    let Claim { epoch, id, before, earlier, begun, stopped_at } = claim;
+    let earlier = earlier.iter().filter_map(|claim| unhex(claim)).collect();
+    Use { epoch: *epoch, id: unhex(id), before: unhex(before), earlier, begun: *begun, stopped_at: *stopped_at }
+}
+
+/// The claims that the next start has to name, which found the pool with the claim `found` and this marker.
+pub(crate) fn earlier_claims(marker: Option<&Marker>, found: Drawn) -> Vec<String> {
+    let last = marker.and_then(|marker| marker.claim.as_ref()).map(last_use);
+    Use::earlier_of_next(last.as_ref(), found).iter().map(|claim| hex(&claim)).collect()
 }
 
 impl PoolHeld {
@@ -213,13 +220,34 @@ mod tests {
         const BEFORE: [u8; 16] = [5; 16];
         const NOW: [u8; 16] = [6; 16];
         const OTHER: [u8; 16] = [7; 16];
-        let claim =
-            |begun, stopped_at| Some(Claim { epoch: 4, id: hex(&NOW), before: hex(&BEFORE), begun, stopped_at });
+        let claim = |begun, stopped_at| {
+            Some(Claim {
+                epoch: 4,
+                id: hex(&NOW),
+                before: hex(&BEFORE),
+                earlier: vec![hex(&BEFORE)],
+                begun,
+                stopped_at,
+            })
+        };
         let (running, starting, stopped) = (claim(true, None), claim(false, None), claim(true, Some(20)));
-        let first = Some(Claim { before: hex(&[0; 16]), epoch: 1, ..starting.clone().unwrap() });
+        let first =
+            Some(Claim { before: hex(&[0; 16]), earlier: vec![hex(&[0; 16])], epoch: 1, ..starting.clone().unwrap() });
+        // The start before died as well: some members have its claim, and others the one of the last use that began.
+        const DIED: [u8; 16] = [8; 16];
+        let twice = |begun| {
+            let earlier = vec![hex(&BEFORE), hex(&DIED)];
+            Some(Claim { epoch: 5, before: hex(&DIED), earlier, begun, ..starting.clone().unwrap() })
+        };
+        let (again, at_last) = (twice(false), twice(true));
         let (same, older, elsewhere) =
             (Ownership::Same(KEY), Ownership::Image(KEY, Image::Older), Ownership::Image(KEY, Image::Elsewhere));
         let table = [
+            ("two starts died, and this member has the claim of none", again.clone(), 3, BEFORE, 9, same),
+            ("two starts died, and this member has the first one's", again.clone(), 4, DIED, 10, same),
+            ("two starts died, and this is older", again, 2, OTHER, 5, older),
+            ("the third start began", at_last.clone(), 3, BEFORE, 9, older),
+            ("the third start began, and this has an epoch like its own", at_last, 5, BEFORE, 9, elsewhere),
             ("a marker that knows no claims", None, 3, OTHER, 9, same),
             ("after a crash", running.clone(), 4, NOW, 15, same),
             ("an image from the use before", running.clone(), 3, BEFORE, 9, older),
@@ -260,7 +288,14 @@ mod tests {
     fn a_pool_that_was_about_to_be_taken_over_may_be_taken_over_again() {
         const BEFORE: [u8; 16] = [5; 16];
         let judged = |begun, held_claim, dirty| {
-            let claim = Claim { epoch: 4, id: hex(&[6; 16]), before: hex(&BEFORE), begun, stopped_at: None };
+            let claim = Claim {
+                epoch: 4,
+                id: hex(&[6; 16]),
+                before: hex(&BEFORE),
+                earlier: vec![hex(&BEFORE)],
+                begun,
+                stopped_at: None,
+            };
             let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
             // The key is that of the origin that had the pool before.
             let held = PoolHeld { claim: held_claim, ..held(Some(("/slow/there", OTHER_KEY)), dirty) };
@@ -295,7 +330,14 @@ mod tests {
             ("a snapshot of which that is so", note(NOW, 31), true, 4, BEFORE, shorter),
         ];
         for (case, durable, begun, epoch, held_claim, expected) in table {
-            let claim = Claim { epoch: 4, id: hex(&NOW), before: hex(&BEFORE), begun, stopped_at: None };
+            let claim = Claim {
+                epoch: 4,
+                id: hex(&NOW),
+                before: hex(&BEFORE),
+                earlier: vec![hex(&BEFORE)],
+                begun,
+                stopped_at: None,
+            };
             let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
             let held =
                 PoolHeld { epoch: Epoch(epoch), claim: held_claim, host_batch: 30, ..held(Some((HERE, KEY)), 2) };

@@ -127,9 +127,11 @@ pub struct Claim {
     pub epoch: u64,
     /// Drawn at each start: 32 hexadecimal digits. No two uses share one, not even those of two copies of a pool.
     pub id: String,
-    /// The pool's claim of the use before. Zeros for a new pool.
+    /// The pool's claim before, as the start found it. Zeros for a new pool.
     pub before: String,
-    /// Whether the pool has this claim, durably. Until then a crash leaves it with the one before.
+    /// Claims that members may have until this use has begun: of the last one that began, and of starts since that died.
+    pub earlier: Vec<String>,
+    /// Whether each member has this claim, durably. Until then a crash leaves some with an earlier one.
     pub begun: bool,
     /// The count of the pool's last superblock, after a stop in order.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ mod obsolete;
 mod standing;
 
 pub(crate) use durable::{DurableLog, DurableNote, FILE as DURABLE_FILE, keep_up};
-pub(crate) use judgement::{Allowed, AwaitedNote, Image, Ownership, PoolHeld, judge};
+pub(crate) use judgement::{Allowed, AwaitedNote, Image, Ownership, PoolHeld, earlier_claims, judge};
 pub(crate) use lease::LockKeeper;
 pub(crate) use marker::SharedMarker;
 #[cfg(test)]

@@ -23,7 +23,9 @@ use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use super::flashes::{FlashesContent, HeldFlashes};
 use super::resolve::{NamelessFiles, OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, judge};
+use crate::ownership::{
+    Allowed, AwaitedNote, Claim, Failure, Image, Marker, MarkerMember, Ownership, PoolHeld, earlier_claims, judge,
+};
 use crate::peers::DEPOSED;
 use crate::process::{Step, Waiting, boot};
 use crate::random::random;
@@ -225,6 +227,7 @@ pub(crate) fn make_ready(
         epoch: recovered.epoch().0,
         id: hex(&id),
         before: hex(&recovered.superblock().claim),
+        earlier: earlier_claims(beside.awaited.marker, recovered.superblock().claim),
         begun: false,
         stopped_at: None,
     };
