@@ -7,8 +7,8 @@
 /// Sixteen random bytes: the key of an origin, or the claim of a use.
 pub type Drawn = [u8; 16];
 
-/// How many are kept. Of more starts in a row that die, those in the middle are forgotten: a member alone with the claim of
-/// one of these is taken for an older image.
+/// How many are kept. Of more starts in a row that die, those in the middle are forgotten, but for the claim that the last
+/// start found: a member alone with one that is forgotten is taken for an older image.
 const MOST: usize = 8;
 
 /// Such claims: that of the last use that began comes first, then those of the starts after it that died, in order.
@@ -35,7 +35,9 @@ impl EarlierClaims {
             _ => vec![found],
         };
         if all.len() > MOST {
-            all.remove(1);
+            // What this start found, the next one finds again, if this one dies as early.
+            let place = 1 + usize::from(all[1] == found);
+            all.remove(place);
         }
         all.into_iter().collect()
     }
@@ -66,7 +68,11 @@ mod tests {
             assert!(earlier.have(claim(0)) && earlier.have(claim(number)), "{number}: {earlier:?}");
         }
         assert_eq!(earlier.iter().count(), MOST);
-        let elsewhere = EarlierClaims::after(Some((claim(21), earlier)), claim(99));
+        for number in 21..=60 {
+            earlier = EarlierClaims::after(Some((claim(number), earlier)), claim(20));
+            assert!([0, 20, number].map(claim).into_iter().all(|claim| earlier.have(claim)), "{number}: {earlier:?}");
+        }
+        let elsewhere = EarlierClaims::after(Some((claim(61), earlier)), claim(99));
         assert_eq!(elsewhere.iter().collect::<Vec<_>>(), [claim(99)], "a pool that is none of these");
     }
 }

@@ -168,8 +168,11 @@ fn with_a_copy_apart() -> Log {
     log
 }
 
+/// Writes, each on one member.
+type Written = Vec<(WriteId, MemberId)>;
+
 /// What the log wants done now: the writes with their members, and the syncs with theirs.
-fn wanted_of_each(log: &mut Log) -> (Vec<(WriteId, MemberId)>, Vec<(CommitSide, Vec<MemberId>)>) {
+fn wanted_of_each(log: &mut Log) -> (Written, Vec<(CommitSide, Vec<MemberId>)>) {
     let (mut writes, mut syncs) = (Vec::new(), Vec::new());
     for io in log.take_io() {
         match io {
@@ -188,7 +191,7 @@ fn forget(log: &mut Log, object: u64, reach: Durability) -> Sequence {
 }
 
 /// Completes the writes of one member, and returns the others.
-fn complete_on(log: &mut Log, member: MemberId, writes: Vec<(WriteId, MemberId)>) -> Vec<(WriteId, MemberId)> {
+fn complete_on(log: &mut Log, member: MemberId, writes: Written) -> Written {
     let (these, others): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(_, at)| *at == member);
     these.into_iter().for_each(|(id, member)| log.wrote(id, member));
     others
