@@ -72,11 +72,24 @@ pub struct Use {
 }
 
 impl Use {
-    /// The start that found the pool as `found`, and the marker of this use: the claims that its own marker has to name.
+    /// A start found the pool with the claim `found`, and the marker of this use: the claims that its own marker has to
+    /// name.
     #[must_use]
-    pub fn earlier_of_next(last: Option<&Self>, found: Drawn) -> EarlierClaims {
-        let died = last.filter(|last| !last.begun).and_then(|last| Some((last.id?, last.earlier)));
+    pub fn earlier_of_next(last: Option<&Self>, durable: Option<Durable>, found: Drawn) -> EarlierClaims {
+        let died = last.filter(|last| !last.has_served(durable)).and_then(|last| Some((last.id?, last.earlier)));
         EarlierClaims::after(died, found)
+    }
+
+    /// Whether anything may have been served in it. The marker's own word can be missing, as an origin without space takes
+    /// none.
+    fn has_served(&self, durable: Option<Durable>) -> bool {
+        let is_noted = durable.is_some_and(|durable| durable.claim.is_some() && durable.claim == self.id);
+        self.begun || self.stopped_at.is_some() || is_noted
+    }
+
+    /// Whether a pool with this claim may be as this use left it, which died before it served.
+    fn may_leave(&self, claim: Drawn) -> bool {
+        self.before == Some(claim) || self.earlier.have(claim)
     }
 }
 
@@ -150,7 +163,7 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
             return Some(Image::Older);
         }
         last.id
-    } else if last.earlier.have(held.claim) && !last.begun {
+    } else if last.may_leave(held.claim) && !last.has_served(durable) {
         // A crash came before the pool had the claim.
         has
     } else if has == last.before && held.epoch >= last.epoch {
@@ -167,8 +180,8 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
 /// Whether the origin waits for this pool because of a take-over that a crash cut short before the pool knew. The pool
 /// has nothing dirty, and nothing could come into it since. So the origin may take it over again.
 fn is_take_over_cut_short(awaited: &Awaited, held: &Held) -> bool {
-    let waits_since = awaited.claim.filter(|last| !last.begun).map(|last| last.earlier);
-    awaited.pool == Some(held.pool) && waits_since.is_some_and(|earlier| earlier.have(held.claim)) && !held.dirty
+    let died = awaited.claim.filter(|last| !last.has_served(awaited.durable));
+    awaited.pool == Some(held.pool) && died.is_some_and(|last| last.may_leave(held.claim)) && !held.dirty
 }
 
 /// Judges a pool and an origin. No pool: the flash is new, or is formatted whatever it holds.

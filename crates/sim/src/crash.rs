@@ -150,7 +150,10 @@ impl Sim<'_> {
 
     pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) {
         if let Some(core) = &self.world.core {
-            self.durable_host_batch = self.durable_host_batch.max(core.durable_host_batch());
+            // Before a use serves, what its start found is nobody's: without the devices that it had, another start finds less.
+            if !self.options.members || self.world.marker.has_begun() {
+                self.durable_host_batch = self.durable_host_batch.max(core.durable_host_batch());
+            }
             let [_, reclaimed, checkpoints, destaged, saved, rows, row_reads] = core.figures();
             self.summary.reclaimed += reclaimed;
             self.summary.checkpoints += checkpoints;

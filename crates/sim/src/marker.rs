@@ -50,7 +50,7 @@ impl Marker {
         let mut id = [3; 16];
         id[..8].copy_from_slice(&self.uses.to_le_bytes());
         let before = found.last_claim();
-        let earlier = Use::earlier_of_next(self.last.as_ref(), before);
+        let earlier = Use::earlier_of_next(self.last.as_ref(), None, before);
         let (epoch, before) = (found.epoch(), Some(before));
         self.last = Some(Use { epoch, id: Some(id), before, earlier, begun: false, stopped_at: None });
         found.claim(id);
@@ -61,6 +61,11 @@ impl Marker {
         if let Some(last) = &mut self.last {
             last.begun = true;
         }
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.last.is_some_and(|last| last.begun)
     }
 
     /// The engine tells of a new list.

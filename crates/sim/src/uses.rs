@@ -366,9 +366,9 @@ impl World {
         self.summary.recoveries += 1;
         let id = self.drawn();
         let found = (self.marker, self.note);
-        let last = self.marker.map(|marker| marker.last);
+        let (last, note) = (self.marker.map(|marker| marker.last), self.note);
         let daemon = &mut self.daemons[index];
-        daemon.earlier = Use::earlier_of_next(last.as_ref(), has.claim);
+        daemon.earlier = Use::earlier_of_next(last.as_ref(), note, has.claim);
         (daemon.id, daemon.key, daemon.before, daemon.step) = (id, key, has.claim, Step::Marking);
         daemon.found = found;
         Ok(())

@@ -61,10 +61,12 @@ fn last_use(claim: &Claim) -> Use {
     Use { epoch: *epoch, id: unhex(id), before: unhex(before), earlier, begun: *begun, stopped_at: *stopped_at }
 }
 
-/// The claims that the next start has to name, which found the pool with the claim `found` and this marker.
-pub(crate) fn earlier_claims(marker: Option<&Marker>, found: Drawn) -> Vec<String> {
-    let last = marker.and_then(|marker| marker.claim.as_ref()).map(last_use);
-    Use::earlier_of_next(last.as_ref(), found).iter().map(|claim| hex(&claim)).collect()
+/// The claims that the next start has to name, which found the pool with the claim `found` and this beside the origin.
+pub(crate) fn earlier_claims(awaited: AwaitedNote<'_>, found: Drawn) -> Vec<String> {
+    let waits = awaited.waits();
+    let last = waits.as_ref().and_then(|waits| waits.claim.as_ref());
+    let durable = waits.as_ref().and_then(|waits| waits.durable);
+    Use::earlier_of_next(last, durable, found).iter().map(|claim| hex(&claim)).collect()
 }
 
 impl PoolHeld {

@@ -227,7 +227,7 @@ pub(crate) fn make_ready(
         epoch: recovered.epoch().0,
         id: hex(&id),
         before: hex(&recovered.superblock().claim),
-        earlier: earlier_claims(beside.awaited.marker, recovered.superblock().claim),
+        earlier: earlier_claims(beside.awaited, recovered.superblock().claim),
         begun: false,
         stopped_at: None,
     };
