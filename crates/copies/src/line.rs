@@ -1,7 +1,7 @@
 //! A connection of the server, which says that it is there while a request takes its time.
 //!
-//! One thread receives, carries out and answers. While it does not receive, another one sends a word five times a second: so
-//! an owner can tell a slow disk from a host that is gone.
+//! One thread receives, carries out and answers. While it carries out, another one sends a word five times a second; while a
+//! request comes in over a slow way, it does so itself. So an owner can tell a slow disk, or way, from a host that is gone.
 //!
 //! The price: a thread for each connection, which wakes as often, and a lock that nobody else has when a request comes.
 
@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headpond_peer::{PeerFrame, Said};
 
@@ -21,8 +21,10 @@ const EVERY: Duration = Duration::from_millis(200);
 /// A connection, shared by the two threads.
 pub(crate) struct Line {
     channel: Mutex<Channel>,
-    /// The first thread waits for a request, and owes nothing.
+    /// The first thread waits for a request.
     receives: AtomicBool,
+    /// When it last said the word while one came in.
+    said_at: Mutex<Instant>,
     /// The owner is accepted by what is sent next.
     accepts: AtomicBool,
     /// It was told: before that it awaits no such word.
@@ -32,7 +34,8 @@ pub(crate) struct Line {
 impl Line {
     pub(crate) fn new(channel: Channel) -> Self {
         let is = AtomicBool::new;
-        Self { channel: Mutex::new(channel), receives: is(true), accepts: is(false), serves: is(false) }
+        let (channel, said_at) = (Mutex::new(channel), Mutex::new(Instant::now()));
+        Self { channel, receives: is(true), said_at, accepts: is(false), serves: is(false) }
     }
 
     /// Does this, and meanwhile says that it is there while it takes its time.
@@ -54,8 +57,7 @@ impl Line {
     }
 
     fn say_working(&self, ended: &Receiver<()>) {
-        let mut word = Vec::new();
-        PeerFrame { tag: 0, said: Said::Working }.encode(&mut word);
+        let word = word();
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
             let is_due = self.serves.load(Ordering::Relaxed) && !self.receives.load(Ordering::Relaxed);
             // Where it fails, the first thread finds out.
@@ -79,6 +81,14 @@ impl Line {
         self.receives.store(true, Ordering::Relaxed);
         let received = self.locked().receive(into);
         self.receives.store(false, Ordering::Relaxed);
+        // What is there is the beginning of a request: the rest is on its way.
+        if !into.is_empty() && self.serves.load(Ordering::Relaxed) {
+            let mut said_at = self.said_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if said_at.elapsed() >= EVERY {
+                *said_at = Instant::now();
+                self.locked().send_all(&word())?;
+            }
+        }
         received
     }
 
@@ -86,6 +96,13 @@ impl Line {
         // What a thread that panicked has sent in part, no other can make good: the owner finds the frame broken.
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The word.
+fn word() -> Vec<u8> {
+    let mut word = Vec::new();
+    PeerFrame { tag: 0, said: Said::Working }.encode(&mut word);
+    word
 }
 
 #[cfg(test)]
@@ -146,5 +163,23 @@ mod tests {
         });
         served.unwrap();
         reads.join().unwrap();
+    }
+
+    #[test]
+    fn while_a_request_comes_in_bit_by_bit_the_owner_hears_that_the_peer_is_there() {
+        let (mut owner, peer) = UnixStream::pair().unwrap();
+        let line = Line::new(Channel::open(Socket::Unix(peer), None).unwrap());
+        line.serves.store(true, Ordering::Relaxed);
+        let mut inbox = Vec::new();
+        owner.write_all(b"a part").unwrap();
+        line.receive(&mut inbox).unwrap();
+        // The first word is due once it is time for it.
+        while line.said_at.lock().unwrap().elapsed() < EVERY {
+            std::thread::sleep(EVERY / 20);
+        }
+        owner.write_all(b", and another").unwrap();
+        line.receive(&mut inbox).unwrap();
+        assert_eq!(next(&mut owner, &mut Vec::new()), 0, "a word");
+        assert_eq!(inbox, b"a part, and another");
     }
 }

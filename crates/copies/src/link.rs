@@ -364,17 +364,21 @@ impl Talk {
             sent => sent.map_err(closed)?,
         }
         self.wait().map_err(closed)?;
+        let mut nothing_came = false;
         match self.channel.receive(&mut self.inbox) {
             Ok(0) => return Err(LinkEnd::Closed("the peer ended it".to_owned())),
             Ok(_) => self.heard_at = Instant::now(),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                nothing_came = true;
+            }
             Err(error) => return Err(closed(error)),
         }
         self.hear()?;
         if self.side.is_owed() && self.heard_at.elapsed() >= self.patience {
             return Err(LinkEnd::Silent(self.patience));
         }
-        if self.side.is_owed() && self.answered_at.elapsed() >= PATIENCE {
+        // After a pause of this process the answer may lie behind words that were read before.
+        if nothing_came && self.side.is_owed() && self.answered_at.elapsed() >= PATIENCE {
             return Err(LinkEnd::Slow(PATIENCE));
         }
         Ok(true)
