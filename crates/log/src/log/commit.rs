@@ -282,21 +282,25 @@ impl Log {
             };
             self.commits.begin(reach, target);
         }
-        for side in CommitSide::BOTH {
-            self.sync_what_is_written(side);
+        let here_alone = CommitSide::BOTH.map(|side| self.sync_what_is_written(side)).contains(&true);
+        if here_alone && self.commits.is_wanted() {
+            // Nobody is apart any more: what waited for them begins.
+            self.pump();
         }
     }
 
-    /// Has the members of this side sync, once they have written what the commit covers.
-    fn sync_what_is_written(&mut self, side: CommitSide) {
-        let Phase::Writing(target) = self.commits.phases[side as usize] else { return };
+    /// Has the members of this side sync, once they have written what the commit covers. Whether that is over at once, as
+    /// nobody has anything to sync.
+    fn sync_what_is_written(&mut self, side: CommitSide) -> bool {
+        let Phase::Writing(target) = self.commits.phases[side as usize] else { return false };
         if !self.is_written(&target, side) {
-            return;
+            return false;
         }
         let mut members = self.writes.begin_sync(target.write, |member| self.commits.is_on(side, member));
         members.retain(|member| self.health.works(*member));
         if members.is_empty() && side == CommitSide::Apart {
-            return self.committed(side, target);
+            self.committed(side, target);
+            return true;
         }
         if members.is_empty() {
             members = self.health.working();
@@ -307,6 +311,7 @@ impl Log {
         }
         self.commits.phases[side as usize] = Phase::Syncing(target);
         self.io.push(LogIo::Sync { side, members });
+        false
     }
 
     /// Whether the members of this side have completed every write that the commit covers: those of all streams, in all
