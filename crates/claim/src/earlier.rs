@@ -44,7 +44,7 @@ impl EarlierClaims {
 }
 
 impl FromIterator<Drawn> for EarlierClaims {
-    /// The first [`MOST`] of them.
+    /// The first eight of them.
     fn from_iter<I: IntoIterator<Item = Drawn>>(claims: I) -> Self {
         let mut all = [None; MOST];
         all.iter_mut().zip(claims).for_each(|(place, claim)| *place = Some(claim));

@@ -71,7 +71,7 @@ pub struct Rule {
     pub action: Action,
     /// How the file is compressed, whatever the settings say.
     pub compression: Option<Compression>,
-    /// On how many other hosts a sync of the file must be before it is answered, 0 to [`COPIES_MAX`].
+    /// On how many other hosts a sync of the file must be before it is answered: 0 to 2.
     pub copies: Option<u8>,
     /// The class of blocks of a pin or share, from 1. `None` if it has none yet.
     pub class: Option<u8>,
