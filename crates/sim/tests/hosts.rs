@@ -6,7 +6,7 @@ use std::ops::Range;
 use headpond_sim::{Options, PlantedHosts, quiet_panics, run_seed, run_seeds};
 
 /// These histories are enough to find any of the planted bugs.
-const SEEDS: Range<u64> = 410_000_000..410_010_000;
+const SEEDS: Range<u64> = 410_000_000..410_020_000;
 
 fn options(planted_hosts: Option<PlantedHosts>) -> Options {
     Options { hosts: true, planted_hosts, ..Options::default() }
