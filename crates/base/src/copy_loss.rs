@@ -1,4 +1,7 @@
-//! What happens while the copy on another host is lost.
+//! Copies on other hosts: how many there may be, and what happens while they are lost.
+
+/// The most copies of a pool on other hosts.
+pub const COPIES_MAX: u8 = 2;
 
 /// What a sync waits for while the pool misses its copy on another host. Once another copy is there, it has all that is
 /// dirty, and syncs are as before.

@@ -16,7 +16,7 @@ mod time;
 
 pub use buf::{Buf, BufMut, Lender, keep_up_to};
 pub use compression::{Compression, ZSTD_LEVEL_MAX};
-pub use copy_loss::CopyLoss;
+pub use copy_loss::{COPIES_MAX, CopyLoss};
 pub use errno::{Errno, Result};
 pub use hex::{hex, unhex};
 pub use ids::{

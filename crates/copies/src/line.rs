@@ -60,8 +60,7 @@ impl Line {
         let word = word();
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
             let is_due = self.serves.load(Ordering::Relaxed) && !self.receives.load(Ordering::Relaxed);
-            // Where it fails, the first thread finds out.
-            // The lock comes after the look: what is on its way meanwhile goes first.
+            // An answer may go first, while this waits for the lock: no harm. Where it fails, the first thread finds out.
             if is_due && self.locked().send_all(&word).is_err() {
                 return;
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use headpond_base::Compression;
+use headpond_base::{COPIES_MAX, Compression};
 
 use crate::action::{Action, Quota};
 use crate::pattern::Pattern;
@@ -90,9 +90,6 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 const KEYS: &str = "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, for, action, quota, compression, copies";
-
-/// The most copies that a rule can ask for: a pool has no more.
-pub const COPIES_MAX: u8 = 2;
 
 impl Rule {
     /// A rule without conditions.

@@ -6,17 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::peers::{Peer, mount, wait_for_copy_at};
-use crate::pond::{Pond, SIZE, Said, pattern, run, wait_until, write_and_sync};
+use crate::pond::{Pond, SIZE, pattern, wait_until, write_and_sync};
+use crate::rules::rules;
 use crate::several_devices::pool_status;
-
-fn add_rule(pond: &Pond, words: &[&str]) -> Said {
-    let mnt = pond.mnt();
-    run(["rules", "add"]
-        .map(str::as_ref)
-        .into_iter()
-        .chain([mnt.as_os_str()])
-        .chain(words.iter().map(|word| word.as_ref())))
-}
 
 /// Writes over what is there: to cut a file waits for the log everywhere, as its status at the origin changes.
 fn overwrite_and_sync(path: &Path, bytes: &[u8]) {
@@ -45,9 +37,9 @@ fn a_sync_that_needs_no_copy_waits_for_no_peer() {
     let mut pond = Pond::new();
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
-    add_rule(&pond, &["path=db/", "copies=2"]).refused(2, &["this mount keeps 1 copy", "Nothing was changed"]);
-    add_rule(&pond, &["path=tmp/", "copies=0"]).ok().refused(0, &["path=tmp/** action=cache copies=0"]);
-    add_rule(&pond, &["path=db/", "copies=1"]).ok();
+    rules(&pond, "add", &["path=db/", "copies=2"]).refused(2, &["this mount keeps 1 copy", "Nothing was changed"]);
+    rules(&pond, "add", &["path=tmp/", "copies=0"]).ok().refused(0, &["path=tmp/** action=cache copies=0"]);
+    rules(&pond, "add", &["path=db/", "copies=1"]).ok();
     for dir in ["tmp", "db"] {
         fs::create_dir(pond.mnt().join(dir)).unwrap();
     }
@@ -89,7 +81,7 @@ fn a_sync_that_needs_two_copies_waits_for_the_origin_while_there_is_one() {
     wait_for_copy_at(&pond, &first);
     wait_for_copy_at(&pond, &second);
     fs::create_dir(pond.mnt().join("db")).unwrap();
-    add_rule(&pond, &["path=db/", "copies=2"]).ok();
+    rules(&pond, "add", &["path=db/", "copies=2"]).ok();
     assert!(!waits_for_the_origin(&pond, "db/file"), "there are two");
     second.signal("-KILL");
     wait_until("one copy is lost", || lost(&pond) > 0);

@@ -10,7 +10,7 @@ use crate::pond::{Pond, SIZE, Said, pattern, run, wait_until, write_and_sync};
 
 const MIB: u64 = 1 << 20;
 
-fn rules(pond: &Pond, what: &str, more: &[&str]) -> Said {
+pub fn rules(pond: &Pond, what: &str, more: &[&str]) -> Said {
     let mnt = pond.mnt();
     run(["rules", what].map(OsStr::new).into_iter().chain([mnt.as_os_str()]).chain(more.iter().map(OsStr::new)))
 }

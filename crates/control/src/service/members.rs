@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headpond_base::{BLOCK, BLOCK_U64, BufMut, Errno, MemberId, PoolId};
+use headpond_base::{BLOCK, BLOCK_U64, BufMut, COPIES_MAX, Errno, MemberId, PoolId};
 use headpond_device::Fill;
 use headpond_engine::{MemberShown, MembersChange, NoNumber, Reply, Request, number_for};
 use headpond_format::{Geometry, MEMBERS_MAX, Member, MemberName, MemberState};
@@ -35,9 +35,6 @@ use crate::reserve::Taken;
 use crate::settings::{LiveSettings, Loss, Missed};
 use crate::wording::Size;
 use crate::wording::clock::unix_seconds;
-
-/// So many other hosts may have copies at once.
-const COPIES_MAX: usize = 2;
 
 /// Keeps the devices of a pool for the workers to come.
 pub(crate) trait DeviceKeeper: Send + Sync {
@@ -430,7 +427,7 @@ impl PoolMembers {
         let file = DeviceFile::of(flash.opened()).map_err(|error| failed("cannot open it once more", &error))?;
         let known = self.handle.stats().members;
         let copies = known.iter().filter(|shown| shown.keeps_copies()).count();
-        if row.copies_only && copies >= COPIES_MAX {
+        if row.copies_only && copies >= usize::from(COPIES_MAX) {
             return Err(format!("{}: two other hosts have copies already", path.display()));
         }
         let is_kept =

@@ -213,26 +213,27 @@ impl Front {
                 Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() },
             ));
         };
-        let process = if rules.set.needs_process() {
-            self.insight.processes_known().mask(caller, &rules)?
-        } else {
-            rules.set.for_process(None)
-        };
+        let process = self.process_known(caller, &rules)?;
         let index = rules.set.decide(mask_of(known, &rules), process, size, direction, times::unix_seconds());
         let how = rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size));
         let how = Treatment { user: caller.uid, ..how };
         Some(kept_whole(known, direction, how))
     }
 
+    /// The rules that a caller satisfies. `None` if its process must be looked at first.
+    fn process_known(&self, caller: Caller, rules: &InForce) -> Option<Mask> {
+        if rules.set.needs_process() {
+            self.insight.processes_known().mask(caller, rules)
+        } else {
+            Some(rules.set.for_process(None))
+        }
+    }
+
     /// On how many other hosts a sync of this file must be. `None` if the request's process must be looked at first. Does
     /// not block.
     pub(crate) fn copies_of_sync(&self, known: &Known, caller: Caller) -> Option<Option<u8>> {
         let Some(rules) = self.rules.any().filter(|rules| rules.set.asks_for_copies()) else { return Some(None) };
-        let process = if rules.set.needs_process() {
-            self.insight.processes_known().mask(caller, &rules)?
-        } else {
-            rules.set.for_process(None)
-        };
+        let process = self.process_known(caller, &rules)?;
         Some(rules.copies(mask_of(known, &rules), process, times::unix_seconds()))
     }
 
