@@ -136,19 +136,19 @@ impl Requests {
     }
 
     /// A request waits until this entry of the log is durable there.
-    pub(crate) fn wait_for_log(&mut self, id: OpId, entry: Sequence, reach: Durability) {
-        self.for_log[reach as usize].insert((entry, id));
+    pub(crate) fn wait_for_log(&mut self, id: OpId, entry: Sequence, durability: Durability) {
+        self.for_log[durability as usize].insert((entry, id));
     }
 
     /// Whether any waits for an entry up to this one. A log that failed makes none durable any more: all are let go.
-    pub(crate) fn wakes_for_log(&self, reach: Durability, durable: Sequence, failed: bool) -> bool {
-        self.for_log[reach as usize].first().is_some_and(|(entry, _)| failed || *entry <= durable)
+    pub(crate) fn wakes_for_log(&self, durability: Durability, durable: Sequence, failed: bool) -> bool {
+        self.for_log[durability as usize].first().is_some_and(|(entry, _)| failed || *entry <= durable)
     }
 
     /// Has those stepped that waited for entries up to this one, or all if the log failed.
-    pub(crate) fn log_is_durable(&mut self, reach: Durability, durable: Sequence, failed: bool) {
-        while self.wakes_for_log(reach, durable, failed) {
-            let Some((_, id)) = self.for_log[reach as usize].pop_first() else { break };
+    pub(crate) fn log_is_durable(&mut self, durability: Durability, durable: Sequence, failed: bool) {
+        while self.wakes_for_log(durability, durable, failed) {
+            let Some((_, id)) = self.for_log[durability as usize].pop_first() else { break };
             self.wake(id);
         }
     }

@@ -29,7 +29,7 @@ pub struct Treatment {
 
 impl Treatment {
     /// Where what the request makes durable must be.
-    pub(crate) const fn reach(&self) -> Durability {
+    pub(crate) const fn durability(&self) -> Durability {
         if matches!(self.copies, Some(0)) { Durability::Here } else { Durability::Everywhere }
     }
 }

@@ -618,26 +618,32 @@ impl Engine {
     }
 
     /// The same, durable there.
-    pub(crate) fn wait_durable_in(&mut self, reach: Durability, id: OpId) -> bool {
+    pub(crate) fn wait_durable_in(&mut self, durability: Durability, id: OpId) -> bool {
         let last = self.store.last_entry();
-        if self.store.log().durable_in(reach) >= last {
-            self.store.found_durable(reach);
+        if self.store.log().durable_in(durability) >= last {
+            self.store.found_durable(durability);
             return true;
         }
-        self.requests.wait_for_log(id, last, reach);
-        self.store.want_sync_in(reach);
+        self.requests.wait_for_log(id, last, durability);
+        self.store.want_sync_in(durability);
         false
     }
 
     fn some_are_synced(&self) -> bool {
         let (log, failed) = (self.store.log(), !self.store.takes_writes());
-        Durability::ALL.into_iter().any(|reach| self.requests.wakes_for_log(reach, log.durable_in(reach), failed))
+        Durability::ALL
+            .into_iter()
+            .any(|durability| self.requests.wakes_for_log(durability, log.durable_in(durability), failed))
     }
 
     /// A failed log wakes everybody: each finds out for itself what that means for it.
     fn wake_synced(&mut self) {
-        for reach in Durability::ALL {
-            self.requests.log_is_durable(reach, self.store.log().durable_in(reach), !self.store.takes_writes());
+        for durability in Durability::ALL {
+            self.requests.log_is_durable(
+                durability,
+                self.store.log().durable_in(durability),
+                !self.store.takes_writes(),
+            );
         }
     }
 

@@ -90,13 +90,13 @@ impl Store {
     }
 
     /// The same, durable there.
-    pub(crate) fn want_sync_in(&mut self, reach: Durability) {
-        self.log.want_sync(reach);
+    pub(crate) fn want_sync_in(&mut self, durability: Durability) {
+        self.log.want_sync(durability);
     }
 
     /// Notes that a request asked for such a sync and found everything durable.
-    pub(crate) fn found_durable(&mut self, reach: Durability) {
-        self.log.found_durable(reach);
+    pub(crate) fn found_durable(&mut self, durability: Durability) {
+        self.log.found_durable(durability);
     }
 
     /// Wants all that was appended up to now to be durable, clean blocks included.

@@ -150,13 +150,13 @@ impl Commits {
     }
 
     /// Whether the commits under way cover all entries before `next`.
-    fn cover(&self, reach: Durability, next: Sequence) -> bool {
+    fn cover(&self, durability: Durability, next: Sequence) -> bool {
         let covers = |side: CommitSide| {
             let target = self.phases[side as usize].target().unwrap_or(self.synced[side as usize]);
             target.sequence.next() == next
         };
         let is_under_way = |side: CommitSide| !self.phases[side as usize].is_idle();
-        match reach {
+        match durability {
             Durability::Here => is_under_way(CommitSide::Here) && covers(CommitSide::Here),
             Durability::Everywhere => {
                 CommitSide::BOTH.iter().any(|side| is_under_way(*side)) && CommitSide::BOTH.into_iter().all(covers)
@@ -164,7 +164,7 @@ impl Commits {
         }
     }
 
-    /// Takes the reach of the commit that may begin now, if one is wanted, and whether it is of all streams.
+    /// Takes where the commit that may begin now makes things durable, if one is wanted, and whether it is of all streams.
     fn take_wanted(&mut self) -> Option<(Durability, bool)> {
         let [here, apart] = self.phases.each_ref().map(Phase::is_idle);
         if self.wanted != Wanted::Nothing && here && apart {
@@ -187,9 +187,9 @@ impl Commits {
         self.apart = apart;
     }
 
-    fn begin(&mut self, reach: Durability, target: Target) {
+    fn begin(&mut self, durability: Durability, target: Target) {
         self.phases[CommitSide::Here as usize] = Phase::Writing(target);
-        if reach == Durability::Everywhere {
+        if durability == Durability::Everywhere {
             self.phases[CommitSide::Apart as usize] = Phase::Writing(target);
         }
     }
@@ -212,8 +212,8 @@ impl Commits {
         self.wanted = self.wanted.max(Wanted::Host);
     }
 
-    fn want(&mut self, reach: Durability) {
-        match reach {
+    fn want(&mut self, durability: Durability) {
+        match durability {
             Durability::Here => self.wanted_here = true,
             Durability::Everywhere => self.wanted = self.wanted.max(Wanted::Host),
         }
@@ -222,34 +222,32 @@ impl Commits {
 
 impl Log {
     /// What a request that asks for this has to wait for. Without members apart that is all.
-    fn reach_now(&self, asked: Durability) -> Durability {
-        if self.segments.members_with_copies_only().next().is_none() || !self.commits.here_counts() {
-            return Durability::Everywhere;
-        }
-        asked
+    fn durability_now(&self, asked: Durability) -> Durability {
+        let counts_here = || self.segments.members_with_copies_only().next().is_some() && self.commits.here_counts();
+        if asked == Durability::Here && counts_here() { Durability::Here } else { Durability::Everywhere }
     }
 
     /// Asks that all entries of the host stream up to now become durable.
-    pub fn want_sync(&mut self, reach: Durability) {
-        self.found_durable(reach);
-        let reach = self.reach_now(reach);
+    pub fn want_sync(&mut self, durability: Durability) {
+        self.found_durable(durability);
+        let durability = self.durability_now(durability);
         // If a sync under way covers everything, the members need no second one.
-        if !self.commits.cover(reach, self.next_sequence) {
-            self.commits.want(reach);
+        if !self.commits.cover(durability, self.next_sequence) {
+            self.commits.want(durability);
             self.pump();
         }
     }
 
     /// Notes that a request asked for a sync and found everything durable.
-    pub const fn found_durable(&mut self, reach: Durability) {
-        self.commits.last_asked = reach;
+    pub const fn found_durable(&mut self, durability: Durability) {
+        self.commits.last_asked = durability;
         self.rhythm.asked();
     }
 
     /// Somebody is about to ask for the same sync as the last time.
     pub(super) fn expect_sync(&mut self) {
-        let reach = self.reach_now(self.commits.last_asked);
-        self.commits.want(reach);
+        let durability = self.durability_now(self.commits.last_asked);
+        self.commits.want(durability);
         self.pump();
     }
 
@@ -264,7 +262,7 @@ impl Log {
         if !self.takes_writes() {
             return;
         }
-        if let Some((reach, all)) = self.commits.take_wanted() {
+        if let Some((durability, all)) = self.commits.take_wanted() {
             self.commits.sort_members(self.segments.members_with_copies_only().collect());
             if all {
                 self.close(Stream::Cold);
@@ -280,10 +278,10 @@ impl Log {
                 sequence,
                 all: if all { sequence } else { self.commits.durable_all() },
             };
-            self.commits.begin(reach, target);
+            self.commits.begin(durability, target);
         }
-        let here_alone = CommitSide::BOTH.map(|side| self.sync_what_is_written(side)).contains(&true);
-        if here_alone && self.commits.is_wanted() {
+        let one_is_over = CommitSide::BOTH.map(|side| self.sync_what_is_written(side)).contains(&true);
+        if one_is_over && self.commits.is_wanted() {
             // Nobody is apart any more: what waited for them begins.
             self.pump();
         }
@@ -372,8 +370,8 @@ impl Log {
 
     /// All host entries up to this one are durable there, and requests may hear of it.
     #[must_use]
-    pub fn durable_in(&self, reach: Durability) -> Sequence {
-        self.heard_of(reach).0
+    pub fn durable_in(&self, durability: Durability) -> Sequence {
+        self.heard_of(durability).0
     }
 
     /// The last host batch of which the same holds everywhere.
@@ -394,10 +392,10 @@ impl Log {
 
     /// From now on no request hears of more, as members were lost, or as if they had been. With [`Durability::Here`] none hears
     /// either of what is durable on this host.
-    pub fn hold(&mut self, reach: Durability) {
+    pub fn hold(&mut self, durability: Durability) {
         let (durable, host) = (self.commits.durable(), self.commits.host());
         let held = self.held.get_or_insert(Held { durable, host, here: false });
-        held.here |= reach == Durability::Here;
+        held.here |= durability == Durability::Here;
     }
 
     /// Whether a loss waits for its list.
@@ -411,14 +409,14 @@ impl Log {
         self.held = None;
     }
 
-    fn heard_of(&self, reach: Durability) -> (Sequence, BatchNumber) {
+    fn heard_of(&self, durability: Durability) -> (Sequence, BatchNumber) {
         let mut everywhere = (self.commits.durable(), self.commits.host());
         if Mutation::HereForAll.is_planted(self.mutation) {
             everywhere = self.commits.here();
         }
         let everywhere = self.held.map_or(everywhere, |held| (held.durable, held.host));
         let here_is_held = self.held.is_some_and(|held| held.here);
-        match self.reach_now(reach) {
+        match self.durability_now(durability) {
             Durability::Here if !here_is_held => self.commits.here().max(everywhere),
             _ => everywhere,
         }

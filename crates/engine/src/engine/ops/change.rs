@@ -179,13 +179,13 @@ impl Engine {
         }
         if change.durable() && op.stage == Stage::Applied {
             op.stage = Stage::Syncing;
-            if !self.wait_durable_in(op.how.reach(), id) && self.store.takes_writes() {
+            if !self.wait_durable_in(op.how.durability(), id) && self.store.takes_writes() {
                 return StepResult::Wait;
             }
         }
         if op.stage == Stage::Syncing {
             // A log that fails wakes all requests that wait for it. What was durable by then is.
-            if !self.store.takes_writes() && !self.wait_durable_in(op.how.reach(), id) {
+            if !self.store.takes_writes() && !self.wait_durable_in(op.how.durability(), id) {
                 return StepResult::Finish(Reply::Failed(Errno::IO));
             }
             op.stage = Stage::Securing;

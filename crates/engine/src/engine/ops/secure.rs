@@ -44,10 +44,10 @@ impl Engine {
     /// Whether what is written now gets on fewer other hosts than so many, and this pool is still one that serves. `None`:
     /// it had a copy there, and gets none.
     fn misses_copies(&self, wanted: Option<u8>) -> bool {
-        let apart = self.store.log().segments().apart();
+        let apart = || self.store.log().segments().apart();
         let misses = match wanted {
-            None => self.membership.misses_copy() && apart == 0,
-            Some(wanted) => apart < usize::from(wanted),
+            None => self.membership.misses_copy() && apart() == 0,
+            Some(wanted) => apart() < usize::from(wanted),
         };
         misses && self.store.takes_writes() && !self.life.is_ending()
     }

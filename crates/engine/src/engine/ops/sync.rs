@@ -19,7 +19,7 @@ impl Engine {
             if self.store.get(op.object).is_some_and(failed_unsaid) {
                 self.size_counts_here(op.object);
             }
-            if !self.wait_durable_in(op.how.reach(), id) {
+            if !self.wait_durable_in(op.how.durability(), id) {
                 return StepResult::Wait;
             }
         }
