@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use headpond_check::{Conclusion, Device, examine_members};
 use headpond_control::{
     Certificates, Decisions, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer,
-    Refusal, ServerConfig, Size, Stopper, Store, StoredCopy, TakenCopy, hold_copy, log_line, taken_over,
+    Refusal, ServerConfig, Size, Stopper, Store, StoredCopy, TakenCopy, hold_copy, log_line, remove_copy, taken_over,
 };
 use headpond_shard::FlashReader;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -19,7 +20,7 @@ use crate::check::show;
 use crate::mount;
 use crate::output::{print, print_json};
 use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs};
-use crate::progress::Bar;
+use crate::progress::{Bar, Interrupt};
 
 /// `headpond peer`.
 pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
@@ -33,11 +34,15 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
                 durable: *durable,
                 certificates,
             };
-            let opened = Store::open(store).and_then(|store| PeerServer::listen(store, config, |line| log_line(line)));
-            let server = opened?;
+            let found = Store::open(store)?;
+            let drains = found.is_draining();
+            let server = PeerServer::listen(found, config, |line| log_line(line))?;
             let failed = |error| Refusal::Failed { doing: "serve copies".to_owned(), error };
             let address = server.address().map_err(failed)?;
             stop_on_signals(server.stopper()).map_err(failed)?;
+            if drains {
+                log_line("draining: no new copy is made. To end that: headpond peer drain --undo");
+            }
             log_line(format_args!("keeps copies in {}, and listens at {address}", store.display()));
             server.serve().map_err(failed)?;
             log_line("stopped: each copy is on disk, and counts");
@@ -45,12 +50,86 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
         }
         PeerCommand::Guard(args) => guard(args, background_child, worker),
         PeerCommand::Status { store, json } => {
-            if !store.is_dir() {
-                return Err(Refusal::Usage(format!("there is no store at {}", store.display())));
+            let known = opened(store)?;
+            let all = known.all()?;
+            if *json {
+                return print_json(&all);
             }
-            let all = Store::open(store)?.all()?;
-            if *json { print_json(&all) } else { print(&shown(store, &all)) }
+            let drains = format!(
+                "draining: no new copy is made here. To end that: headpond peer drain --undo --store {}\n",
+                store.display()
+            );
+            print(&format!("{}{}", if known.is_draining() { &drains } else { "" }, shown(store, &all)))
         }
+        PeerCommand::Drain { store, undo: true, .. } => {
+            opened(store)?.set_draining(false)?;
+            print(&format!("{} takes new copies again\n", store.display()))
+        }
+        PeerCommand::Drain { store, no_wait, json, .. } => drain(store, *no_wait, *json),
+        PeerCommand::Remove { store, pool, discard } => {
+            let copy = remove_copy(store, pool, *discard)?;
+            print(&format!("removed the copy of pool {}: {} are free\n", copy.pool, Size(copy.bytes)))
+        }
+    }
+}
+
+/// The store in a directory that is there.
+fn opened(dir: &Path) -> Result<Store, Refusal> {
+    if !dir.is_dir() {
+        return Err(Refusal::Usage(format!("there is no store at {}", dir.display())));
+    }
+    Ok(Store::open(dir)?)
+}
+
+/// How often a drain looks at the store.
+const DRAIN_LOOK: Duration = Duration::from_millis(500);
+
+/// How many looks at a store may find no owner connected before the wait ends: one that was just told may reconnect.
+const DRAIN_ALONE: u32 = 4;
+
+/// `headpond peer drain`: says it, and waits until no connected owner has a copy here.
+fn drain(dir: &Path, no_wait: bool, json: bool) -> Result<(), Refusal> {
+    let store = opened(dir)?;
+    store.set_draining(true)?;
+    let interrupt = Interrupt::listen();
+    let (mut told, mut alone) = (None, 0);
+    let left = loop {
+        let mut left = store.all()?;
+        left.retain(|copy| copy.counts);
+        let going = left.iter().filter(|copy| copy.in_use && !copy.taken_over).count();
+        alone = if going == 0 { alone + 1 } else { 0 };
+        if no_wait || left.is_empty() || alone >= DRAIN_ALONE || interrupt.came() {
+            break left;
+        }
+        if told.replace(going) != Some(going) {
+            log_line(format_args!("{going} connected owners have a copy here; each makes another elsewhere first"));
+        }
+        std::thread::sleep(DRAIN_LOOK);
+    };
+    if json {
+        return print_json(&left);
+    }
+    let dir = dir.display();
+    if left.is_empty() {
+        return print(&format!(
+            "{dir} keeps no copy that counts. To take new ones: headpond peer drain --undo --store {dir}\n"
+        ));
+    }
+    let advice = left.iter().map(|copy| stays(copy, &dir)).collect::<String>();
+    print(&format!("{advice}The drain goes on. To take it back: headpond peer drain --undo --store {dir}\n"))
+}
+
+/// What a copy waits for that stays in a store that is drained.
+fn stays(copy: &StoredCopy, dir: &dyn std::fmt::Display) -> String {
+    let pool = &copy.pool;
+    match (copy.taken_over, copy.in_use) {
+        (true, _) => format!("pool {pool}: this host has taken it over, and this is its flash: it stays\n"),
+        (false, true) => format!(
+            "pool {pool}: its owner is connected, and lets go once another peer has a copy. If that lasts, see there: headpond pool status MOUNTPOINT\n"
+        ),
+        (false, false) => format!(
+            "pool {pool}: its owner is not connected. Start it, or take over. If it does not come back: headpond peer remove --store {dir} --pool {pool}\n"
+        ),
     }
 }
 
@@ -79,6 +158,9 @@ fn shown(store: &Path, all: &[StoredCopy]) -> String {
 }
 
 fn one_shown(copy: &StoredCopy) -> String {
+    if let Some(why) = copy.why.as_ref().filter(|_| copy.removed) {
+        return format!("pool {}\n  no copy: {why}. The owner's number {} stays known\n", copy.pool, copy.owner);
+    }
     let state = match (copy.taken_over, copy.in_use, &copy.why) {
         (true, true, _) => "taken over by this host, in use".to_owned(),
         (true, false, _) => "taken over by this host, not in use".to_owned(),

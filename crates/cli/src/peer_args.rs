@@ -118,6 +118,9 @@ impl LeaseArgs {
     headpond peer serve --listen 0.0.0.0:7433 --store /nvme/copies --certificates /etc/headpond
     headpond peer status --store /nvme/copies
 
+  Before that host goes away for longer:
+    headpond peer drain --store /nvme/copies
+
   On the host with the database:
     headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --size 200G \\
       --peer db2:7433 --peer-certificates /etc/headpond
@@ -160,6 +163,34 @@ pub enum PeerCommand {
         /// Print JSON: an array with an object for each pool
         #[arg(long)]
         json: bool,
+    },
+    /// Keep no copies any more: none is made, and each owner makes its copy at another peer, and lets go of this one. Waits
+    /// until the owners that are connected have; ctrl-C ends the wait, and not the drain, which lasts until --undo
+    Drain {
+        /// The directory of the copies
+        #[arg(long, value_name = "DIR")]
+        store: PathBuf,
+        /// Keep copies again. An owner that has begun to go away goes
+        #[arg(long)]
+        undo: bool,
+        /// Say it to the owners, and do not wait
+        #[arg(long, conflicts_with = "undo")]
+        no_wait: bool,
+        /// Print JSON: as status does, of the copies that are left
+        #[arg(long, conflicts_with = "undo")]
+        json: bool,
+    },
+    /// Free the room of a copy whose owner does not come back. The owner's number stays known
+    Remove {
+        /// The directory of the copies
+        #[arg(long, value_name = "DIR")]
+        store: PathBuf,
+        /// Which pool, as status names it
+        #[arg(long, value_name = "NAME")]
+        pool: String,
+        /// Also if the copy counts: what it has, and the origin has not, is lost
+        #[arg(long)]
+        discard: bool,
     },
 }
 

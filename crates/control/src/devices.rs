@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headpond_base::{Buf, BufMut, MemberId};
 use headpond_device::Flash;
 
-use crate::peers::PeerPlan;
+use crate::peers::{Draining, PeerPlan};
 
 /// One device.
 #[derive(Clone, Debug)]
@@ -74,6 +74,12 @@ impl DeviceFile {
         }
     }
 
+    /// The pool has let it go: a peer frees the room of its copy. Waits for its answer.
+    pub(crate) fn let_go(&self) -> io::Result<()> {
+        let Self::Far(flash) = self else { return Ok(()) };
+        flash.let_go().map_err(|errno| io::Error::from_raw_os_error(errno.0))
+    }
+
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self {
             Self::Here(file) => file.sync_data(),
@@ -93,9 +99,20 @@ struct Lists {
     gone: Vec<(MemberId, PathBuf)>,
     /// The hosts that may keep a copy, in the order in which they are tried.
     peers: Vec<PeerPlan>,
+    draining: Draining,
 }
 
 impl PoolDevices {
+    /// None yet. `draining`: what peers that it may have say.
+    pub(crate) fn hearing(draining: Draining) -> Self {
+        Self(Arc::new(Mutex::new(Lists { draining, ..Lists::default() })))
+    }
+
+    /// Which peers are being drained.
+    pub(crate) fn draining(&self) -> Draining {
+        self.lists().draining.clone()
+    }
+
     pub(crate) fn join(&self, device: PoolDevice) {
         let mut lists = self.lists();
         lists.gone.retain(|(member, _)| *member != device.member);

@@ -34,7 +34,7 @@ mod wording;
 pub use guard::{GuardPlan, Heir};
 pub use headpond_copies::{
     Certificates, HeldCopy, PeerAddress, PeerServer, ServerConfig, Stopper, Store, StoreError, StoredCopy, TakenCopy,
-    hold_copy, take_over, taken_over,
+    hold_copy, remove_copy, take_over, taken_over,
 };
 pub use headpond_device::{Backend, FaultPlan, Fill, probe_uring};
 pub use headpond_holder::has_ended;

@@ -1,11 +1,12 @@
-//! The peer of a pool: how an owner reaches it.
+//! The peers of a pool: how an owner reaches them, and which are being drained.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headpond_base::PoolId;
-use headpond_copies::{Certificates, Link, LinkEnd, LinkError, PATIENCE, PeerAddress, SILENCE};
+use headpond_copies::{Certificates, Link, LinkEnd, LinkError, LinkNews, PATIENCE, PeerAddress, SILENCE};
 use headpond_device::Flash;
 use headpond_format::{MemberName, Superblock};
 use headpond_peer::{Hello, PROTOCOL, Reason};
@@ -53,6 +54,26 @@ pub(crate) struct NewCopy {
     pub(crate) beside: Option<MemberName>,
 }
 
+/// The peers that said on their connection that they are being drained. Clones are the same list.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Draining(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl Draining {
+    /// Whether the connected peer at this address said so.
+    pub(crate) fn has(&self, peer: &Path) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(peer)
+    }
+
+    fn note(&self, peer: &Path, drains: bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if drains {
+            all.insert(peer.to_owned());
+        } else {
+            all.remove(peer);
+        }
+    }
+}
+
 /// Why there is no copy at a peer.
 pub(crate) enum PeerTrouble {
     /// This host may not use the pool.
@@ -76,16 +97,28 @@ impl PeerPlan {
     }
 
     /// Connects with what the peer keeps of a pool.
-    pub(crate) fn find(&self, asking: Asking, deposed: &Deposed) -> Result<Flash, PeerTrouble> {
-        self.connect(asking, None, deposed)
+    pub(crate) fn find(&self, asking: Asking, deposed: &Deposed, draining: &Draining) -> Result<Flash, PeerTrouble> {
+        self.connect(asking, None, deposed, draining)
     }
 
     /// Connects with an empty member of this name and size, in place of whatever the peer keeps of the pool.
-    pub(crate) fn make(&self, asking: Asking, wanted: &NewCopy, deposed: &Deposed) -> Result<Flash, PeerTrouble> {
-        self.connect(asking, Some(wanted), deposed)
+    pub(crate) fn make(
+        &self,
+        asking: Asking,
+        wanted: &NewCopy,
+        deposed: &Deposed,
+        draining: &Draining,
+    ) -> Result<Flash, PeerTrouble> {
+        self.connect(asking, Some(wanted), deposed, draining)
     }
 
-    fn connect(&self, asking: Asking, wanted: Option<&NewCopy>, deposed: &Deposed) -> Result<Flash, PeerTrouble> {
+    fn connect(
+        &self,
+        asking: Asking,
+        wanted: Option<&NewCopy>,
+        deposed: &Deposed,
+        draining: &Draining,
+    ) -> Result<Flash, PeerTrouble> {
         let address: PeerAddress = self.address.parse().map_err(PeerTrouble::Away)?;
         let certificates = self.certificates.as_deref().map(Certificates::read).transpose();
         let certificates = certificates.map_err(|error| PeerTrouble::Away(error.to_string()))?;
@@ -93,15 +126,23 @@ impl PeerPlan {
         let (member, bytes) = wanted.map_or(([0; 16], 0), |wanted| (wanted.name.0, wanted.bytes));
         let beside = wanted.and_then(|wanted| wanted.beside).map_or([0; 16], |name| name.0);
         let hello = Hello { version: PROTOCOL, durable: self.durable, pool, member, owner, epoch, bytes, beside };
-        let (deposed, shown) = (deposed.clone(), self.address.clone());
-        let when_ended = move |end: &LinkEnd| {
-            log_line(format_args!("peer {shown}: {end}"));
-            if let LinkEnd::Deposed(_) = end {
-                deposed.say(format!("its peer says that {end}"));
+        let (deposed, draining, peer) = (deposed.clone(), draining.clone(), self.path().to_owned());
+        // What a connection before this one said.
+        draining.note(&peer, false);
+        let hears = move |news: LinkNews| match news {
+            LinkNews::Draining => {
+                log_line(format_args!("peer {}: it is being drained, and is to keep no copies", peer.display()));
+                draining.note(&peer, true);
+            }
+            LinkNews::Ended(end) => {
+                log_line(format_args!("peer {}: {end}", peer.display()));
+                if let LinkEnd::Deposed(_) = end {
+                    deposed.say(format!("its peer says that {end}"));
+                }
             }
         };
         let patience = Duration::from_millis(self.timeout_millis);
-        match Link::connect(&address, certificates.as_ref(), &hello, patience, when_ended) {
+        match Link::connect(&address, certificates.as_ref(), &hello, patience, hears) {
             Ok((link, _)) => Ok(Flash::far(Arc::new(link), self.path())),
             Err(LinkError::Refused(refused)) if refused.reason == Reason::NotKept => Err(PeerTrouble::NotKept),
             Err(error @ LinkError::Refused(refused)) if matches!(refused.reason, Reason::Owner | Reason::Epoch) => {

@@ -169,7 +169,7 @@ impl Copy {
         let Some(file) = state.file.clone() else { return Err(Over::Superseded) };
         let mut data = Vec::new();
         let done: io::Result<Said<'_>> = match asked {
-            Asked::Hello(_) => return Err(Over::Broken(BadFrame::NotDue)),
+            Asked::Hello(_) | Asked::LetGo => return Err(Over::Broken(BadFrame::NotDue)),
             Asked::Read { offset, len } => {
                 data.resize(*len, 0);
                 file.read_exact_at(&mut data, *offset).map(|()| Said::Data(&data))

@@ -13,6 +13,7 @@
 //! | `places` | how many connections there are, and which give way |
 //! | `session` | one connection, from its hello to its end |
 //! | [`server`](PeerServer) | the peer's end: listens, and stops |
+//! | [`removed`](remove_copy) | an operator removes a copy |
 //! | [`taken_over`](take_over) | a peer's host takes a pool for itself |
 //!
 //! Invariants:
@@ -30,6 +31,7 @@ mod line;
 mod link;
 mod places;
 mod record;
+mod removed;
 mod server;
 mod session;
 mod store;
@@ -38,7 +40,8 @@ mod taken_over;
 
 pub use address::PeerAddress;
 pub use certificates::{Certificates, CertificatesError};
-pub use link::{Link, LinkEnd, LinkError, PATIENCE, SILENCE};
+pub use link::{Link, LinkEnd, LinkError, LinkNews, PATIENCE, SILENCE};
+pub use removed::remove_copy;
 pub use server::{PeerServer, ServerConfig, Stopper};
 pub use store::{Store, StoredCopy};
 pub use store_error::StoreError;

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headpond_base::{Buf, BufMut, Errno};
-use headpond_device::{DiskOp, End, FarDisk, FarEnd};
+use headpond_device::{DiskOp, End, FarDisk, FarEnd, Tag};
 use headpond_peer::{
     Accepted, BadFrame, Heard, Hello, HelloRefused, OwnerSide, PAYLOAD_MAX, PeerFrame, Said, TRIM_MAX,
 };
@@ -82,6 +82,15 @@ impl fmt::Display for LinkEnd {
     }
 }
 
+/// What a link hears that is no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkNews {
+    /// The peer's host is to keep no copies any more. It serves on.
+    Draining,
+    /// The connection ended. Nothing follows.
+    Ended(LinkEnd),
+}
+
 /// Why there is no link.
 #[derive(Debug, Error)]
 pub enum LinkError {
@@ -112,6 +121,7 @@ fn shown(refused: &HelloRefused) -> String {
         Reason::NoRoom => format!("it has no room: {} MiB are left", bytes >> 20),
         Reason::InUse => "another process on its host has the copy".to_owned(),
         Reason::Failing => "it cannot read or write its store".to_owned(),
+        Reason::Draining => "it is being drained, and takes no new copies".to_owned(),
         Reason::Same => "it has the pool's other copy, by another address: a second copy needs another host".to_owned(),
     }
 }
@@ -132,6 +142,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     asked: VecDeque<(DiskOp, FarEnd)>,
+    /// The pool needs this disk no more. The end hears whether the peer knows.
+    lets_go: Option<FarEnd>,
     ended: Option<LinkEnd>,
     stop: bool,
 }
@@ -156,7 +168,7 @@ impl fmt::Debug for Link {
 impl Link {
     /// Connects, and asks for a member. A peer that owes an answer may be silent for `patience`: [`SILENCE`], or another
     /// time of [`PATIENCE`] at most.
-    /// `when_ended` hears why the connection ended, unless the link was dropped.
+    /// `hears` gets the news, on the link's thread: also why the connection ended, unless the owner let it go.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -165,7 +177,7 @@ impl Link {
         certificates: Option<&Certificates>,
         hello: &Hello,
         patience: Duration,
-        when_ended: impl FnOnce(&LinkEnd) + Send + 'static,
+        hears: impl FnMut(LinkNews) + Send + 'static,
     ) -> Result<(Self, Accepted), LinkError> {
         let mut channel = open(address, certificates)?;
         let mut side = OwnerSide::new();
@@ -204,9 +216,11 @@ impl Link {
             heard_at: Instant::now(),
             answered_at: Instant::now(),
             patience: patience.min(PATIENCE),
+            let_go: None,
+            hears: Box::new(hears),
         };
         let thread = std::thread::Builder::new().name("peer".to_owned());
-        let thread = thread.spawn(move || talk.run(when_ended))?;
+        let thread = thread.spawn(move || talk.run())?;
         let bytes = accepted.bytes;
         Ok((Self { address: address.clone(), bytes, shared, thread: Some(thread) }, accepted))
     }
@@ -256,6 +270,18 @@ impl FarDisk for Link {
         drop(queue);
         self.shared.wake();
     }
+
+    fn let_go(&self, end: FarEnd) {
+        let mut queue = self.shared.queue();
+        if let Some(ended) = &queue.ended {
+            let errno = ended.errno();
+            drop(queue);
+            return end(End::Sync(Err(errno)));
+        }
+        queue.lets_go = Some(end);
+        drop(queue);
+        self.shared.wake();
+    }
 }
 
 fn fail(op: &DiskOp, errno: Errno, end: FarEnd) {
@@ -302,6 +328,7 @@ enum PartKind {
     Write(Buf, usize),
     Sync,
     Trim,
+    LetGo,
 }
 
 /// What the thread has.
@@ -321,10 +348,13 @@ struct Talk {
     answered_at: Instant,
     /// How long it may be silent then.
     patience: Duration,
+    /// The job by which the peer forgets the member.
+    let_go: Option<u64>,
+    hears: Box<dyn FnMut(LinkNews) + Send>,
 }
 
 impl Talk {
-    fn run(mut self, when_ended: impl FnOnce(&LinkEnd)) {
+    fn run(mut self) {
         let ended = loop {
             match self.turn() {
                 Ok(true) => {}
@@ -335,18 +365,22 @@ impl Talk {
         let end = ended.clone().unwrap_or_else(|| LinkEnd::Closed("the pool let it go".to_owned()));
         let errno = end.errno();
         // The reason first: who hears of the failure may ask for it.
-        if let Some(ended) = &ended {
-            when_ended(ended);
+        if let Some(ended) = ended {
+            (self.hears)(LinkNews::Ended(ended));
         }
         let mut queue = self.shared.queue();
         queue.ended = Some(end);
         let asked = std::mem::take(&mut queue.asked);
+        let lets_go = queue.lets_go.take();
         drop(queue);
+        if let Some(lets_go) = lets_go {
+            lets_go(End::Sync(Err(errno)));
+        }
         let jobs = std::mem::take(&mut self.jobs).into_values().map(|job| (job.op, job.end));
         jobs.chain(asked).for_each(|(op, end)| fail(&op, errno, end));
     }
 
-    /// Sends, waits and hears once. False if the link was dropped.
+    /// Sends, waits and hears once. False if the link was dropped, or the peer has forgotten the member.
     fn turn(&mut self) -> Result<bool, LinkEnd> {
         let closed = |error: io::Error| LinkEnd::Closed(error.to_string());
         if !self.take_asked() {
@@ -374,6 +408,9 @@ impl Talk {
             Err(error) => return Err(closed(error)),
         }
         self.hear()?;
+        if self.let_go.is_some_and(|job| !self.jobs.contains_key(&job)) {
+            return Ok(false);
+        }
         if self.side.is_owed() && self.heard_at.elapsed() >= self.patience {
             return Err(LinkEnd::Silent(self.patience));
         }
@@ -391,6 +428,7 @@ impl Talk {
             return false;
         }
         let asked = std::mem::take(&mut queue.asked);
+        let lets_go = queue.lets_go.take();
         drop(queue);
         for (op, end) in asked {
             let job = self.next;
@@ -420,6 +458,14 @@ impl Talk {
                 self.jobs.insert(job, Job { op, end, buf, left, failed: None });
             }
         }
+        if let Some(end) = lets_go {
+            // It has a sync's answer.
+            let (job, op) = (self.next, DiskOp::Sync { tag: Tag(0) });
+            self.next += 1;
+            self.parts.push_back(Part { job, kind: PartKind::LetGo, offset: 0, len: 0 });
+            self.jobs.insert(job, Job { op, end, buf: None, left: 1, failed: None });
+            self.let_go = Some(job);
+        }
         true
     }
 
@@ -444,6 +490,7 @@ impl Talk {
                     Said::Write { offset: part.offset, data: &data[*first..first + part.len] }
                 }
                 PartKind::Sync => Said::Sync,
+                PartKind::LetGo => Said::LetGo,
                 PartKind::Trim => Said::Trim { offset: part.offset, len },
             };
             let frame = PeerFrame { tag, said };
@@ -503,6 +550,10 @@ impl Talk {
                 Heard::Failed(tag, errno) => (tag, None, Some(errno)),
                 Heard::Deposed(owner) => return Err(LinkEnd::Deposed(owner)),
                 Heard::Working => continue,
+                Heard::Draining => {
+                    (self.hears)(LinkNews::Draining);
+                    continue;
+                }
                 Heard::Accepted(_) | Heard::Refused(_) => return Err(LinkEnd::Broken(BadFrame::NotDue)),
             };
             self.answered_at = Instant::now();

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::store_error::StoreError;
 
-/// The layout that is written. Version 1 lacks `durable` and `failed`.
-pub(crate) const VERSION: u32 = 2;
+/// The layout that is written. Version 1 lacks `durable` and `failed`, version 2 `removed`.
+pub(crate) const VERSION: u32 = 3;
 
 /// The record of a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub(crate) struct Record {
     /// A sync of the file failed, for this reason: any write before it may be lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
+    /// There is no copy any more, for this reason. The owner's number stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) removed: Option<String>,
     /// This host took the pool for itself, and no owner was accepted since.
     pub(crate) taken_over: bool,
     /// When an owner was last connected, or accepted: seconds since 1970.
@@ -98,6 +101,9 @@ impl Record {
 
     /// Why the bytes do not count in this boot, if they do not. `file` is where they lie.
     pub(crate) fn why_not(&self, boot: &str, file: &Path) -> Option<String> {
+        if let Some(why) = &self.removed {
+            return Some(why.clone());
+        }
         if let Some(why) = &self.failed {
             return Some(format!("its disk failed: {why}"));
         }

@@ -15,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headpond_base::PoolId;
+use headpond_base::{Errno, PoolId};
 use headpond_peer::{Accepted, Asked, Hello, HelloRefused, KeeperSide, PROTOCOL, PeerFrame, Reason, Said};
 
 use crate::certificates::Certificates;
@@ -64,6 +64,27 @@ struct Session {
     owner: u64,
     number: u64,
     durable: bool,
+}
+
+/// When an owner is told that copies are to go from here.
+#[derive(Default)]
+struct DrainWord {
+    looked: Option<Instant>,
+    told: bool,
+}
+
+impl DrainWord {
+    /// Whether the word is due now: once for each drain.
+    fn is_due(&mut self, store: &Store) -> bool {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        let drains = store.is_draining();
+        let due = drains && !self.told;
+        self.told = drains;
+        due
+    }
 }
 
 impl Serving {
@@ -127,6 +148,7 @@ impl Serving {
         let (mut inbox, mut out) = (Vec::new(), Vec::new());
         let mut side = KeeperSide::new();
         let mut replaces = None;
+        let mut drain = DrainWord::default();
         loop {
             let mut taken = 0;
             while let Some((frame, len)) = PeerFrame::decode(&inbox[taken..]).map_err(io::Error::other)? {
@@ -163,6 +185,20 @@ impl Serving {
                             }
                         }
                     }
+                    (Asked::LetGo, Some(begun)) => {
+                        if let Err(over) = begun.copy.look(begun.number) {
+                            return self.say_over(line, session, over, out);
+                        }
+                        let said = match self.forget(begun) {
+                            Ok(()) => Said::Done,
+                            Err(error) => {
+                                self.say(&format!("pool {}: cannot let its copy go: {error}", begun.copy.pool));
+                                Said::Failed(Errno::IO)
+                            }
+                        };
+                        PeerFrame { tag: frame.tag, said }.encode(&mut out);
+                        return line.send_all(&out);
+                    }
                     (asked, Some(begun)) => {
                         let done = begun.copy.carry_out(begun.number, frame.tag, &asked, begun.durable, &mut out);
                         if let Err(over) = done {
@@ -177,6 +213,9 @@ impl Serving {
                 }
             }
             inbox.drain(..taken);
+            if session.is_some() && drain.is_due(&self.store) {
+                PeerFrame { tag: 0, said: Said::Draining }.encode(&mut out);
+            }
             line.send_all(&out)?;
             out.clear();
             match line.receive(&mut inbox) {
@@ -194,6 +233,25 @@ impl Serving {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The pool has no member here any more: the copy is no more, and the session over.
+    fn forget(&self, session: &Session) -> Result<(), StoreError> {
+        let copy = &session.copy;
+        let in_use = || StoreError::InUse(self.store.dir().join(&copy.name));
+        let slot = locked(&self.pools).get(&copy.pool).cloned().ok_or_else(in_use)?;
+        let mut open = locked(&slot);
+        let records = self.store.records()?;
+        let is_ours = |record: &Record| record.file == copy.name && record.owner == session.owner;
+        let record = self.store.read(copy.pool)?.filter(is_ours).ok_or_else(in_use)?;
+        if !copy.is_newest(session.number) || self.store.is_held(copy.pool) {
+            return Err(in_use());
+        }
+        copy.close();
+        *open = None;
+        records.remove(&record, "its pool has let it go")?;
+        self.say(&format!("pool {}: the owner has let the copy go: its room is free", copy.pool));
+        Ok(())
     }
 
     /// Ends a session that is over: says so where it is due, after the answers that `out` has.

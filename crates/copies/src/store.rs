@@ -6,6 +6,7 @@
 //! | `POOL.MEMBER.copy` | the member, byte for byte as on any other device of the pool |
 //! | `POOL.held` | locked by a process that judges the copy for a take-over; it has no content |
 //! | `lock` | held for each change of a record, and for nothing else |
+//! | `draining` | there while no copy is to be made: it has no content |
 //! | `serving` | held by the one server of the store |
 //!
 //! Invariants:
@@ -33,9 +34,10 @@ use crate::store_error::StoreError;
 
 const LOCK: &str = "lock";
 const SERVING: &str = "serving";
+const DRAINING: &str = "draining";
 
 /// How long a lock is waited for that others take for an instant.
-const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a store keeps of one pool, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -57,6 +59,8 @@ pub struct StoredCopy {
     /// Why they do not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Whether there is none any more, but for the owner's number.
+    pub removed: bool,
     /// Whether each answered sync is on this host's disk.
     pub durable: bool,
     /// Whether this host took the pool for itself.
@@ -145,6 +149,32 @@ impl Store {
         }
     }
 
+    /// Whether copies are to go from here: none is made.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.dir.join(DRAINING).exists()
+    }
+
+    /// Says durably whether they are.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn set_draining(&self, draining: bool) -> Result<(), StoreError> {
+        let path = self.dir.join(DRAINING);
+        if draining {
+            self.lock_file(DRAINING)?;
+        } else if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(StoreError::io("remove", &path)(error));
+        }
+        self.sync_dir()
+    }
+
+    fn sync_dir(&self) -> Result<(), StoreError> {
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io("sync", &self.dir))
+    }
+
     fn lock_file(&self, name: &str) -> Result<File, StoreError> {
         let path = self.dir.join(name);
         let how = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -218,6 +248,7 @@ impl Store {
         Ok(match (judge(hello, kept.as_ref()), known) {
             (HelloVerdict::Open(kept), Some(known)) => Verdict::Open(kept, known),
             (HelloVerdict::Open(_), None) => Verdict::Refuse(Reason::NotKept, 0),
+            (HelloVerdict::Make(_), _) if self.is_draining() => Verdict::Refuse(Reason::Draining, 0),
             (HelloVerdict::Make(kept), known) => {
                 let others = self.all_records()?.into_iter().filter(|other| other.pool != hex(&hello.pool.0));
                 let room = limit.saturating_sub(others.map(|other| other.bytes).fold(0, u64::saturating_add));
@@ -230,11 +261,7 @@ impl Store {
     /// Makes the empty file of a record, in place of whatever files the pool has. None of them counts.
     pub(crate) fn make_file(&self, record: &Record) -> Result<Result<(), (Reason, u64)>, StoreError> {
         // Also those that a crash during an earlier making has left.
-        for path in self.files_of(record.pool_id())? {
-            let file = File::options().read(true).write(true).open(&path).map_err(StoreError::io("open", &path))?;
-            lock(&file, &path, Duration::ZERO)?;
-            fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
-        }
+        self.remove_files(record.pool_id())?;
         let path = self.file_path(record);
         let Err(error) = make(&path, record.bytes) else { return Ok(Ok(())) };
         let _ = fs::remove_file(&path);
@@ -243,6 +270,16 @@ impl Store {
             return Ok(Err((Reason::NoRoom, free)));
         }
         Err(StoreError::io("make", &path)(error))
+    }
+
+    /// Removes whatever files a pool has. None of them counts, and nobody has one.
+    pub(crate) fn remove_files(&self, pool: PoolId) -> Result<(), StoreError> {
+        for path in self.files_of(pool)? {
+            let file = File::options().read(true).write(true).open(&path).map_err(StoreError::io("open", &path))?;
+            lock(&file, &path, LOOK_PATIENCE)?;
+            fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+        }
+        Ok(())
     }
 
     fn files_of(&self, pool: PoolId) -> Result<Vec<PathBuf>, StoreError> {
@@ -259,28 +296,30 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn all(&self) -> Result<Vec<StoredCopy>, StoreError> {
-        let mut found = Vec::new();
-        for record in self.all_records()? {
-            let file = self.file_path(&record);
-            let in_use = File::open(&file).is_ok_and(|file| {
-                matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(rustix::io::Errno::WOULDBLOCK))
-            });
-            let why = self.why_not(&record);
-            found.push(StoredCopy {
-                counts: why.is_none(),
-                why,
-                durable: record.durable,
-                pool: record.pool_id().to_string(),
-                owner: record.owner,
-                epoch: record.epoch,
-                bytes: record.bytes,
-                file,
-                in_use,
-                taken_over: record.taken_over,
-                last_connection: record.last_connection,
-            });
+        Ok(self.all_records()?.iter().map(|record| self.shown(record)).collect())
+    }
+
+    /// A record, for people.
+    pub(crate) fn shown(&self, record: &Record) -> StoredCopy {
+        let file = self.file_path(record);
+        let in_use = File::open(&file).is_ok_and(|file| {
+            matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(rustix::io::Errno::WOULDBLOCK))
+        });
+        let why = self.why_not(record);
+        StoredCopy {
+            counts: why.is_none(),
+            why,
+            removed: record.removed.is_some(),
+            durable: record.durable,
+            pool: record.pool_id().to_string(),
+            owner: record.owner,
+            epoch: record.epoch,
+            bytes: record.bytes,
+            file,
+            in_use,
+            taken_over: record.taken_over,
+            last_connection: record.last_connection,
         }
-        Ok(found)
     }
 
     pub(crate) fn all_records(&self) -> Result<Vec<Record>, StoreError> {
@@ -329,6 +368,7 @@ impl Records<'_> {
             settled: false,
             durable,
             failed: None,
+            removed: None,
             taken_over: false,
             last_connection: now(),
         };
@@ -365,6 +405,13 @@ impl Records<'_> {
         let Some(mut record) = self.store.read(pool)?.filter(|record| record.file == file) else { return Ok(()) };
         change(&mut record);
         self.write(pool, &record)
+    }
+
+    /// Notes durably that there is no copy any more, and why, and then frees its room. Nobody has the file.
+    pub(crate) fn remove(&self, record: &Record, why: &str) -> Result<(), StoreError> {
+        let pool = record.pool_id();
+        self.write(pool, &Record { bytes: 0, removed: Some(why.to_owned()), taken_over: false, ..record.clone() })?;
+        self.store.remove_files(pool)
     }
 
     /// Changes a record durably.

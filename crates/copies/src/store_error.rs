@@ -36,8 +36,11 @@ pub enum StoreError {
     /// What it keeps does not count.
     #[error("{0}")]
     DoesNotCount(String),
+    /// What it keeps is still wanted, or may be.
+    #[error("{0}")]
+    Counts(String),
     /// Another process judges the copy for a take-over.
-    #[error("a `headpond takeover` has the copy of pool {0} at this moment")]
+    #[error("another command, such as `headpond takeover`, has the copy of pool {0} at this moment")]
     Held(PoolId),
     /// Another process has the file, and keeps it.
     #[error("{} is in use by another process. A pool that took over may be mounted from it", .0.display())]

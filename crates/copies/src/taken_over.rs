@@ -123,8 +123,9 @@ pub fn taken_over(dir: &Path, pool: Option<&str>) -> Result<TakenCopy, StoreErro
 }
 
 /// The record of the pool of this name, or of the only one.
-fn find(store: &Store, pool: Option<&str>) -> Result<Record, StoreError> {
-    let all = store.all_records()?;
+pub(crate) fn find(store: &Store, pool: Option<&str>) -> Result<Record, StoreError> {
+    let mut all = store.all_records()?;
+    all.retain(|record| record.removed.is_none());
     let name = |record: &Record| record.pool_id().to_string();
     let matching: Vec<&Record> =
         all.iter().filter(|record| pool.is_none_or(|pool| name(record) == pool || record.pool == pool)).collect();

@@ -6,11 +6,12 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use headpond_base::{BufMut, Errno, MemberId, PoolId};
 use headpond_copies::{
-    Link, LinkEnd, LinkError, PATIENCE, PeerAddress, PeerServer, SILENCE, ServerConfig, Store, take_over,
+    Link, LinkEnd, LinkError, LinkNews, PATIENCE, PeerAddress, PeerServer, SILENCE, ServerConfig, Store, StoredCopy,
+    remove_copy, take_over,
 };
 use headpond_device::{Backend, Completion, DiskOp, End, FarDisk, Fill, Flash, Tag, TrimPolicy, start_reactor};
 use headpond_peer::{Accepted, Hello, PROTOCOL, PeerFrame, Reason, Said};
@@ -38,7 +39,7 @@ fn socket(dir: &Path) -> String {
 
 fn connect(address: &PeerAddress, hello: &Hello) -> Result<(Flash, Receiver<LinkEnd>), LinkError> {
     let (sender, ended) = channel();
-    let (link, _) = Link::connect(address, None, hello, PATIENCE, move |end| drop(sender.send(end.clone())))?;
+    let (link, _) = Link::connect(address, None, hello, PATIENCE, move |news| tell(&sender, news))?;
     Ok((Flash::far(std::sync::Arc::new(link), Path::new("peer")), ended))
 }
 
@@ -46,6 +47,13 @@ fn refusal(address: &PeerAddress, hello: &Hello) -> Reason {
     match connect(address, hello) {
         Err(LinkError::Refused(refused)) => refused.reason,
         other => panic!("{:?}", other.map(|_| "served")),
+    }
+}
+
+/// Tells why a connection ended.
+fn tell(ended: &Sender<LinkEnd>, news: LinkNews) {
+    if let LinkNews::Ended(end) = news {
+        let _ = ended.send(end);
     }
 }
 
@@ -236,8 +244,8 @@ fn a_peer_that_is_at_work_is_waited_for_and_not_for_ever() {
     let hangs = |mut stream: UnixStream| while works(&mut stream, 16).is_ok() {};
     let sync = |address: &PeerAddress| {
         let (sender, ended) = channel();
-        let when_ended = move |end: &LinkEnd| drop(sender.send(end.clone()));
-        let (link, _) = Link::connect(address, None, &hello(1, 1, 0), SILENCE, when_ended).unwrap();
+        let (link, _) =
+            Link::connect(address, None, &hello(1, 1, 0), SILENCE, move |news| tell(&sender, news)).unwrap();
         let (done, answer) = channel();
         link.submit(
             DiskOp::Sync { tag: Tag(1) },
@@ -298,4 +306,109 @@ fn a_peer_that_is_silent_ends_or_forges_is_lost_and_the_other_disk_goes_on() {
         }
         assert!(matches!(done[0].end, End::Sync(Err(_))), "and nothing comes back over it");
     }
+}
+
+/// What the store of a test keeps.
+fn kept(dir: &Path) -> StoredCopy {
+    Store::open(&dir.join("store")).unwrap().all().unwrap().remove(0)
+}
+
+#[test]
+fn a_copy_that_its_owner_lets_go_frees_its_room_and_the_owners_number_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), BYTES);
+    let (flash, ended) = connect(&address, &hello(2, 5, BYTES)).unwrap();
+    flash.write(4096, &filled(4096, 4)).unwrap();
+    flash.sync().unwrap();
+    let file = kept(dir.path()).file;
+    flash.let_go().unwrap();
+    let now = kept(dir.path());
+    assert!(now.removed && !now.counts && !now.in_use && now.bytes == 0, "{now:?}");
+    assert!(!file.exists());
+    drop(flash);
+    assert_eq!(ended.recv().ok(), None, "that is no end that anybody needs to hear of");
+    assert_eq!(refusal(&address, &hello(1, 9, BYTES)), Reason::Owner);
+    assert_eq!(refusal(&address, &hello(2, 4, BYTES)), Reason::Epoch);
+    assert_eq!(refusal(&address, &hello(2, 6, 0)), Reason::NotKept);
+    // The room is there for another pool.
+    let other = Hello { pool: PoolId([8; 16]), ..hello(1, 1, BYTES) };
+    assert!(connect(&address, &other).is_ok());
+}
+
+#[test]
+fn who_is_told_to_let_go_by_a_session_that_is_over_keeps_the_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), BYTES);
+    let (first, _) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+    let (next, _) = connect(&address, &hello(1, 2, 0)).unwrap();
+    assert!(first.let_go().is_err());
+    next.write(4096, &filled(4096, 4)).unwrap();
+    next.sync().unwrap();
+    assert!(kept(dir.path()).counts);
+    drop((first, next));
+    take_over(&dir.path().join("store"), None).unwrap();
+}
+
+#[test]
+fn while_a_peer_is_drained_its_owners_hear_so_and_it_makes_no_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), 4 * BYTES);
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    let hearing = |hello: &Hello| {
+        let (sender, heard) = channel();
+        let hears = move |news: LinkNews| drop(sender.send(news));
+        (Link::connect(&address, None, hello, PATIENCE, hears).unwrap().0, heard)
+    };
+    let (link, heard) = hearing(&hello(1, 1, BYTES));
+    let flash = Flash::far(std::sync::Arc::new(link), Path::new("peer"));
+    flash.sync().unwrap();
+    store.set_draining(true).unwrap();
+    assert_eq!(heard.recv().unwrap(), LinkNews::Draining);
+    let other = Hello { pool: PoolId([8; 16]), ..hello(1, 1, BYTES) };
+    assert_eq!(refusal(&address, &other), Reason::Draining);
+    assert_eq!(refusal(&address, &hello(1, 1, BYTES)), Reason::Draining, "nor in the place of one");
+    flash.write(4096, &filled(4096, 4)).unwrap();
+    flash.sync().unwrap();
+    // A connection looks five times a second: it may not see that a drain was over for a short time.
+    let looks = std::time::Duration::from_millis(500);
+    let again = std::iter::repeat_with(|| {
+        store.set_draining(false).unwrap();
+        std::thread::sleep(looks);
+        store.set_draining(true).unwrap();
+        heard.recv_timeout(looks)
+    });
+    assert_eq!(again.flatten().next(), Some(LinkNews::Draining));
+    drop(flash);
+    // An owner that comes back has its copy, and hears the same.
+    let (_link, heard) = hearing(&hello(1, 2, 0));
+    assert_eq!(heard.recv().unwrap(), LinkNews::Draining);
+}
+
+#[test]
+fn by_hand_only_a_copy_is_removed_that_nobody_has_and_one_that_counts_only_if_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = serve(dir.path(), &socket(dir.path()), BYTES);
+    let (flash, _) = connect(&address, &hello(1, 1, BYTES)).unwrap();
+    flash.sync().unwrap();
+    let (store, pool) = (dir.path().join("store"), kept(dir.path()).pool);
+    let refused = |pool: &str, discard| remove_copy(&store, pool, discard).unwrap_err().to_string();
+    assert!(refused(&pool, true).contains("is connected"));
+    flash.write(4096, &filled(4096, 4)).unwrap();
+    flash.sync().unwrap();
+    drop(flash);
+    while kept(dir.path()).in_use {
+        std::thread::yield_now();
+    }
+    assert!(refused(&pool, false).contains("--discard"));
+    assert!(refused("another", true).contains("keeps no copy of pool another"));
+    let file = kept(dir.path()).file;
+    assert!(file.exists() && kept(dir.path()).counts);
+    assert_eq!(remove_copy(&store, &pool, true).unwrap().bytes, BYTES);
+    assert!(!file.exists() && kept(dir.path()).removed);
+    assert!(refused(&pool, true).contains("keeps no copy"));
+    assert!(take_over(&store, None).is_err());
+    assert_eq!(refusal(&address, &hello(1, 0, BYTES)), Reason::Epoch, "what is known of the pool stays");
+    let (flash, _) = connect(&address, &hello(1, 2, BYTES)).unwrap();
+    assert!(flash.read(4096, 4096).unwrap().iter().all(|byte| *byte == 0));
+    assert!(!kept(dir.path()).removed);
 }

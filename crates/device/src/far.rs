@@ -252,6 +252,10 @@ mod tests {
         fn submit(&self, op: DiskOp, end: FarEnd) {
             locked(&self.0).push((op, end));
         }
+
+        fn let_go(&self, end: FarEnd) {
+            end(End::Sync(Ok(())));
+        }
     }
 
     impl Slow {

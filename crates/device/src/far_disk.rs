@@ -19,6 +19,10 @@ pub trait FarDisk: Send + Sync + Debug {
 
     /// Takes an operation, which was checked against the disk's bytes. `end` is called once; never for a trim.
     fn submit(&self, op: DiskOp, end: FarEnd);
+
+    /// The owner needs the disk no more: whoever has it may use its room for something else, and serves nothing from then on.
+    /// `end` is called once, as for a sync. No operation is under way, and none follows.
+    fn let_go(&self, end: FarEnd);
 }
 
 /// Carries out one operation, and waits.
@@ -27,6 +31,13 @@ pub(crate) fn wait_for(disk: &dyn FarDisk, op: DiskOp) -> Result<End> {
     let (sender, ended) = channel();
     disk.submit(op, Box::new(move |end| drop(sender.send(end))));
     ended.recv().map_err(|_| Errno::IO)
+}
+
+/// Lets a disk go, and waits.
+pub(crate) fn let_go(disk: &dyn FarDisk) -> Result<()> {
+    let (sender, ended) = channel();
+    disk.let_go(Box::new(move |end| drop(sender.send(end))));
+    ended.recv().map_err(|_| Errno::IO).and_then(plain_result)
 }
 
 /// The result of a read that was waited for.

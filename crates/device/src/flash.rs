@@ -21,7 +21,7 @@ use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId, Result};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use crate::FlashError;
-use crate::far_disk::{FarDisk, plain_result, read_result, wait_for};
+use crate::far_disk::{FarDisk, let_go, plain_result, read_result, wait_for};
 use crate::op::{Completion, DiskOp, End, Tag};
 
 /// The kind of a flash.
@@ -301,6 +301,15 @@ impl Flash {
             Place::Here(file) => Ok(file.sync_data()?),
             Place::Elsewhere(disk) => wait_for(&**disk, DiskOp::Sync { tag: Tag(0) }).and_then(plain_result),
         }
+    }
+
+    /// Tells whoever has a disk elsewhere that nobody needs it any more, and waits for the answer. Of one that lies here
+    /// nobody needs to know.
+    ///
+    /// # Errors
+    /// What the other end says, or that it says nothing.
+    pub fn let_go(&self) -> Result<()> {
+        self.far_disk().map_or(Ok(()), |disk| let_go(&**disk))
     }
 }
 

@@ -60,6 +60,10 @@ pub enum Said<'a> {
     Deposed(u64),
     /// The peer is there, and at a request that takes its time. Of no request.
     Working,
+    /// The peer's host is to keep no copies any more. Of no request.
+    Draining,
+    /// The pool has no member here any more.
+    LetGo,
 }
 
 /// What a frame says, about the request of this name.
@@ -96,6 +100,8 @@ impl<'a> PeerFrame<'a> {
             Said::Failed(errno) => (10, u16::try_from(errno.0).unwrap_or(5), 0, 0),
             Said::Deposed(_) => (11, 0, 0, 8),
             Said::Working => (12, 0, 0, 0),
+            Said::Draining => (13, 0, 0, 0),
+            Said::LetGo => (14, 0, 0, 0),
         };
         into.extend(MAGIC);
         into.extend([kind, 0]);
@@ -138,9 +144,9 @@ impl<'a> PeerFrame<'a> {
             5 | 6 => len,
             8 if len > TRIM_MAX as usize => return Err(BadFrame::Length),
             4 | 8 => 0,
-            7 | 9 | 10 | 12 if len == 0 => 0,
+            7 | 9 | 10 | 12..=14 if len == 0 => 0,
             11 if len == 8 => 8,
-            1..=12 => return Err(BadFrame::Length),
+            1..=14 => return Err(BadFrame::Length),
             kind => return Err(BadFrame::Kind(kind)),
         };
         Ok(Some(FRAME_HEAD + payload))
@@ -180,7 +186,9 @@ impl<'a> PeerFrame<'a> {
             9 => Said::Done,
             10 => Said::Failed(Errno(errno.into())),
             11 => Said::Deposed(field_u64(payload, 0)),
-            _ => Said::Working,
+            12 => Said::Working,
+            13 => Said::Draining,
+            _ => Said::LetGo,
         };
         Ok(Some((Self { tag, said }, whole)))
     }
@@ -244,6 +252,8 @@ mod tests {
             Said::Failed(Errno::IO),
             Said::Deposed(5),
             Said::Working,
+            Said::Draining,
+            Said::LetGo,
         ];
         (1..).zip(said).map(|(tag, said)| PeerFrame { tag, said }).collect()
     }
@@ -293,7 +303,7 @@ mod tests {
         }
         assert_eq!(forge(&read, |bytes| bytes[16] = 1), Err(BadFrame::Length));
         assert_eq!(forge(&read, |bytes| bytes[23] = 0xff), Err(BadFrame::Length));
-        assert_eq!(forge(&read, |bytes| bytes[4] = 13), Err(BadFrame::Kind(13)));
+        assert_eq!(forge(&read, |bytes| bytes[4] = 15), Err(BadFrame::Kind(15)));
         assert_eq!(forge(&read, |bytes| bytes[5] = 1), Err(BadFrame::Field));
         assert_eq!(forge(&read, |bytes| bytes[6] = 1), Err(BadFrame::Field));
         let sync = PeerFrame { tag: 1, said: Said::Sync };
@@ -319,7 +329,7 @@ mod tests {
 
         #[test]
         fn what_decodes_with_a_forged_head_encodes_to_the_same_bytes(
-            index in 0_usize..11,
+            index in 0_usize..14,
             forged in prop::collection::vec((0_usize..104, any::<u8>()), 0..4),
         ) {
             let data = [1; 4096];

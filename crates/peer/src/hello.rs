@@ -63,6 +63,8 @@ pub enum Reason {
     Failing = 7,
     /// It keeps the copy that the owner has beside: it is one peer, by two addresses.
     Same = 8,
+    /// It makes no copies, as its operator drains it.
+    Draining = 9,
 }
 
 /// A peer's answer: it does not serve this owner.
@@ -184,6 +186,7 @@ impl HelloRefused {
             6 => Reason::InUse,
             7 => Reason::Failing,
             8 => Reason::Same,
+            9 => Reason::Draining,
             _ => return Err(BadFrame::Field),
         };
         fields.zeros::<4>()?;

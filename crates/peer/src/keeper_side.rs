@@ -1,7 +1,7 @@
 //! The peer's end of a connection.
 //!
 //! ```text
-//!   Awaiting hello ── hello ──> Judging ── admitted ──> Serving
+//!   Awaiting hello ── hello ──> Judging ── admitted ──> Serving ── let go ──> Over
 //! ```
 
 use crate::bad_frame::BadFrame;
@@ -36,6 +36,8 @@ pub enum Asked<'a> {
         /// How many.
         len: u64,
     },
+    /// To forget the member. Nothing follows.
+    LetGo,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +45,7 @@ enum State {
     AwaitingHello,
     Judging,
     Serving { bytes: u64 },
+    Over,
 }
 
 /// The states of the peer's end.
@@ -75,6 +78,10 @@ impl KeeperSide {
             Said::Write { offset, data } if within(offset, data.len() as u64) => Ok(Asked::Write { offset, data }),
             Said::Trim { offset, len } if within(offset, len.into()) => Ok(Asked::Trim { offset, len: len.into() }),
             Said::Sync => Ok(Asked::Sync),
+            Said::LetGo => {
+                self.0 = State::Over;
+                Ok(Asked::LetGo)
+            }
             Said::Read { .. } | Said::Write { .. } | Said::Trim { .. } => Err(BadFrame::Length),
             _ => Err(BadFrame::NotDue),
         }
@@ -128,8 +135,10 @@ mod tests {
         ] {
             assert_eq!(side.take(&beyond), Err(BadFrame::Length));
         }
-        for answer in [Said::Done, Said::Data(&data), Said::Deposed(1)] {
+        for answer in [Said::Done, Said::Data(&data), Said::Deposed(1), Said::Draining] {
             assert_eq!(side.take(&of(answer)), Err(BadFrame::NotDue));
         }
+        assert_eq!(side.take(&of(Said::LetGo)), Ok(Asked::LetGo));
+        assert_eq!(side.take(&write(0)), Err(BadFrame::NotDue), "nothing follows");
     }
 }

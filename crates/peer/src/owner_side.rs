@@ -33,6 +33,8 @@ pub enum Heard<'a> {
     Deposed(u64),
     /// It is there, and at a request.
     Working,
+    /// It is to keep no copies any more.
+    Draining,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +73,7 @@ impl OwnerSide {
         }
         match frame.said {
             Said::Read { len, .. } => self.owed.push_back(Owed { tag: frame.tag, data: Some(len) }),
-            Said::Write { .. } | Said::Sync => self.owed.push_back(Owed { tag: frame.tag, data: None }),
+            Said::Write { .. } | Said::Sync | Said::LetGo => self.owed.push_back(Owed { tag: frame.tag, data: None }),
             Said::Trim { .. } => {}
             _ => return false,
         }
@@ -103,6 +105,7 @@ impl OwnerSide {
                 return Ok(Heard::Deposed(owner));
             }
             (State::Serving, Said::Working) => return Ok(Heard::Working),
+            (State::Serving, Said::Draining) => return Ok(Heard::Draining),
             (State::Serving, _) => {}
             _ => return Err(BadFrame::NotDue),
         }
@@ -154,7 +157,10 @@ mod tests {
         assert_eq!(side.take(&of(3, Said::Done)), Ok(Heard::Done(3)));
         assert!(!side.is_owed(), "a trim has no answer");
         assert_eq!(side.take(&of(0, Said::Working)), Ok(Heard::Working), "it may cross with the answer");
+        assert_eq!(side.take(&of(0, Said::Draining)), Ok(Heard::Draining), "at any time");
         assert_eq!(side.take(&of(3, Said::Done)), Err(BadFrame::NotDue), "twice");
+        assert!(side.ask(&of(4, Said::LetGo)));
+        assert_eq!(side.take(&of(4, Said::Done)), Ok(Heard::Done(4)));
         for forged in [
             of(3, Said::Done),
             of(2, Said::Done),

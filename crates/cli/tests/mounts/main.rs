@@ -17,6 +17,7 @@ mod crash;
 mod descriptors;
 mod devices_change;
 mod documents;
+mod drained;
 mod elsewhere;
 mod failed_flash;
 mod flush;

@@ -29,7 +29,7 @@ impl Peer {
     }
 
     /// One that keeps its copies in a directory of this name.
-    fn keeping(pond: &Pond, store: &str, listen: &str, more: &[&OsStr]) -> Self {
+    pub fn keeping(pond: &Pond, store: &str, listen: &str, more: &[&OsStr]) -> Self {
         let log = pond.at(&format!("{store}.log"));
         let mut command = headpond();
         command.args(["peer", "serve", "--listen", listen, "--store"]).arg(pond.at(store)).args(more);
@@ -611,7 +611,7 @@ fn kept(pond: &Pond) -> serde_json::Value {
         .clone()
 }
 
-fn lose_the_mount(pond: &mut Pond, daemon: usize) {
+pub fn lose_the_mount(pond: &mut Pond, daemon: usize) {
     pond.kill(daemon);
     let _ = Command::new("umount").arg("-l").arg(pond.mnt()).output();
 }

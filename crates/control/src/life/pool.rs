@@ -36,6 +36,7 @@ use crate::ownership::{
     AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, LockKeeper, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
     MarkerState, MountClaim, ObsoleteNote, SharedMarker, keep_up, keep_watch,
 };
+use crate::peers::Draining;
 use crate::pool::{
     ArenaTail, Beside, DirtyFile, HeldFlashes, Inherited, NamelessFiles, Ready, Superblocks, known_members, make_ready,
 };
@@ -146,7 +147,7 @@ impl<'a> FoundPool<'a> {
             None => once_free(|| HeldFlashes::take(paths, plan.size, plan.fill, plan.reserve.unwrap_or_default()))?,
         };
         let mut flash = flash.beating(beat);
-        let deposed = Deposed::default();
+        let (deposed, draining) = (Deposed::default(), Draining::default());
         let mut lease = None;
         if let Some(asked) = plan.lease.as_ref().filter(|_| !plan.format) {
             // What a worker before this one wrote may be in a device's memory alone: the registry must not know of a list
@@ -161,7 +162,7 @@ impl<'a> FoundPool<'a> {
             }
         }
         if !plan.format {
-            flash.invite(&plan.peers, &deposed)?;
+            flash.invite(&plan.peers, &deposed, &draining)?;
         }
         let tail = tail.map(|tail| tail.bring_to(&mut flash)).transpose()?;
         let nameless = NamelessFiles::of(nameless);
@@ -179,7 +180,7 @@ impl<'a> FoundPool<'a> {
             let tenure = Tenure { pool: ready.pool, owner: ready.owner, members: ready.members_generation };
             lease = Some(KeptLease::take(plan, tenure, &deposed, false, waiting)?);
         }
-        let devices = flash.devices(&ready.recovered.superblock().members)?;
+        let devices = flash.devices(&ready.recovered.superblock().members, draining)?;
         for peer in &plan.peers {
             devices.name_peer(peer);
         }

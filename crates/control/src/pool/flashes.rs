@@ -17,7 +17,7 @@ use headpond_shard::FlashReader;
 use super::flash::{FlashContent, HeldFlash, refusal};
 use crate::deposed::Deposed;
 use crate::devices::{DeviceFile, PoolDevice, PoolDevices};
-use crate::peers::{Asking, PeerPlan, PeerTrouble};
+use crate::peers::{Asking, Draining, PeerPlan, PeerTrouble};
 use crate::process::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 use crate::reserve::Reserve;
@@ -142,12 +142,12 @@ impl HeldFlashes {
     ///
     /// # Errors
     /// If one says so.
-    pub(crate) fn invite(&mut self, peers: &[PeerPlan], deposed: &Deposed) -> Result<(), Refusal> {
+    pub(crate) fn invite(&mut self, peers: &[PeerPlan], deposed: &Deposed, draining: &Draining) -> Result<(), Refusal> {
         let Some(newest) = self.newest() else { return Ok(()) };
         let mut absent = Vec::new();
         let mut found = Vec::new();
         for peer in peers {
-            let why = match peer.find(Asking::with(&newest), deposed) {
+            let why = match peer.find(Asking::with(&newest), deposed, draining) {
                 Err(PeerTrouble::Deposed(refusal)) => return Err(refusal),
                 Ok(flash) => {
                     let flash = HeldFlash::of_peer(flash, false);
@@ -474,8 +474,8 @@ impl HeldFlashes {
     ///
     /// # Errors
     /// If there are no descriptors left.
-    pub(crate) fn devices(&self, list: &Members) -> Result<PoolDevices, Refusal> {
-        let devices = PoolDevices::default();
+    pub(crate) fn devices(&self, list: &Members, draining: Draining) -> Result<PoolDevices, Refusal> {
+        let devices = PoolDevices::hearing(draining);
         for (member, flash) in self.members() {
             let path = flash.path().to_owned();
             let file =

@@ -1,15 +1,18 @@
 //! The copies on other hosts: made at the start, and made again elsewhere when one is lost.
 //!
 //! Invariants
+//! - A copy at a peer that is being drained is let go once as many others are there as are wanted; or, where the pool can have
+//!   no further one beside it, so that another peer can have one.
 //! - As many of the named peers have a copy as the setting `copies` says, or one is looked for, until all that are named
 //!   have one: one after the other, the one that was lost last. Tries come further and further apart.
 //! - What a sync waits for meanwhile is the engine's matter (`on-copy-loss`). Nothing here answers one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use headpond_base::Redundancy;
-use headpond_format::Member;
+use headpond_base::{COPIES_MAX, MemberId, Redundancy};
+use headpond_engine::MemberShown;
+use headpond_format::{Member, MemberState};
 use headpond_shard::ShardStats;
 
 use super::commands::{Phase, Service};
@@ -35,7 +38,12 @@ impl Service {
         if !peers.is_empty() && self.settings().config().redundancy == Redundancy::None {
             return Ok(vec![format!("DEGRADED: no peer gets a copy: {NOT_MIRRORED}")]);
         }
-        if self.lacking_copies(&self.handle.stats()) == 0 {
+        // A start waits for no copy in the place of one that is only to go.
+        let lacks = || {
+            let stats = self.handle.stats();
+            self.lacks_copies(&stats) && self.lacking_copies(&stats) > 0
+        };
+        if !lacks() {
             return Ok(Vec::new());
         }
         // A `status` may have been quicker. Its search ends, as peers that are silent are given up.
@@ -43,7 +51,7 @@ impl Service {
             std::thread::sleep(AGAIN);
         }
         let mut made = Ok(Ok(()));
-        while matches!(made, Ok(Ok(()))) && self.lacking_copies(&self.handle.stats()) > 0 {
+        while matches!(made, Ok(Ok(()))) && lacks() {
             made = self.ask_for_copy(peers, |peer, (flash, row)| self.members.add(flash, row, Some(peer), None));
         }
         if let Ok(Ok(())) = made {
@@ -85,6 +93,44 @@ impl Service {
         there.map(|shown| self.members.devices().path_of(shown.member)).collect()
     }
 
+    /// Where those lie whose peers are not being drained.
+    fn staying(&self, stats: &ShardStats) -> usize {
+        stats.members.iter().filter(|shown| shown.keeps_copies() && !self.members.drains(shown)).count()
+    }
+
+    /// A copy at a peer that is being drained, if it may go now.
+    fn leaver(&self, stats: &ShardStats) -> Option<MemberId> {
+        let have = self.copies_at(stats);
+        let room = have.len() < usize::from(COPIES_MAX);
+        let may_go = self.staying(stats) >= self.copies_wanted() || !room && self.others(&have).next().is_some();
+        let drained = |shown: &&MemberShown| self.members.drains(shown) && shown.state == MemberState::InUse;
+        stats.members.iter().find(drained).filter(|_| may_go).map(|shown| shown.member)
+    }
+
+    /// The named peers that have no copy, and could.
+    fn others<'a>(&self, have: &'a [PathBuf]) -> impl Iterator<Item = PeerPlan> + use<'a> {
+        let (peers, draining) = (self.members.devices().peers(), self.members.devices().draining());
+        peers.into_iter().filter(move |peer| !have.iter().any(|at| at == peer.path()) && !draining.has(peer.path()))
+    }
+
+    /// What to do about a copy at a peer that is being drained, while no other peer can have it.
+    pub(super) fn drained_without_another(&self, stats: &ShardStats, peer: &Path) -> Option<String> {
+        let have = self.copies_at(stats);
+        let (mnt, peer) = (self.mountpoint(), peer.display());
+        let mnt = mnt.display();
+        let others: Vec<String> = self.others(&have).map(|peer| peer.address).collect();
+        let asks = if others.is_empty() {
+            "no other peer is named".to_owned()
+        } else {
+            format!("headpond asks {} again and again", others.join(", "))
+        };
+        (self.leaver(stats).is_none()).then(|| {
+            format!(
+                "{peer} is being drained, and keeps its copy until another peer has one: {asks}. To name another one: headpond pool add {mnt} --peer HOST:PORT. To do without: headpond pool remove {mnt} {peer}"
+            )
+        })
+    }
+
     /// On how many other hosts copies are to be. None if nobody named a peer, or the pool mirrors nothing.
     pub(super) fn copies_wanted(&self) -> usize {
         let mirrors = self.settings().config().redundancy != Redundancy::None;
@@ -95,16 +141,17 @@ impl Service {
     fn lacking_copies(&self, stats: &ShardStats) -> usize {
         let have = self.copies_at(stats);
         let others = without_copy(&self.members.devices().peers(), &have).count();
-        self.copies_wanted().saturating_sub(have.len()).min(others)
+        let room = usize::from(COPIES_MAX).saturating_sub(have.len());
+        self.copies_wanted().saturating_sub(self.staying(stats)).min(others).min(room)
     }
 
     /// Looks for another copy, if peers are named and too few have one. On a thread of its own: peers may be silent.
     pub(super) fn look_for_copy(&self, stats: &ShardStats) {
         let peers = self.members.devices().peers();
         let serves = self.phase() == Phase::Running && stats.engine.flash_failed == 0;
-        let lacks = self.lacking_copies(stats) > 0;
+        let (lacks, leaver) = (self.lacking_copies(stats) > 0, self.leaver(stats));
         let mut search = self.copy_search();
-        if !lacks || !serves {
+        if !lacks && leaver.is_none() || !serves {
             return search.over();
         }
         if self.operations.state_of(POOL) == Some(super::OperationProgress::Running) || !search.begins(Instant::now()) {
@@ -113,7 +160,10 @@ impl Service {
         drop(search);
         let (service, lost) = (self.clone(), self.lost_copies(stats));
         let work = move || {
-            let failed = service.try_peers(&last_the_lost_ones(peers, &lost));
+            let failed = match leaver {
+                Some(member) => service.leave(member),
+                None => service.try_peers(&last_the_lost_ones(peers, &lost)),
+            };
             let mut search = service.copy_search();
             match failed {
                 None => search.found(),
@@ -132,6 +182,17 @@ impl Service {
     fn lost_copies(&self, stats: &ShardStats) -> Vec<PathBuf> {
         let lost = stats.members.iter().filter(|shown| shown.copies_only && shown.missed);
         lost.map(|shown| self.members.devices().path_of(shown.member)).collect()
+    }
+
+    /// Lets go of a copy, as a change of the pool's devices. Why not, if it stays.
+    fn leave(&self, member: MemberId) -> Option<String> {
+        let peer = self.members.devices().path_of(member);
+        let stays = format!("{} keeps its copy, though it is being drained", peer.display());
+        let planned = Planned::Leave { member, peer };
+        match self.begin(POOL, &planned.what()) {
+            Ok(id) => (!self.finish_change(id, planned, None)).then_some(stays),
+            Err(refusal) => Some(refusal.to_string()),
+        }
     }
 
     /// Has the first of these peers that can keep a copy, as a change of the pool's devices. Why none can, if none can.

@@ -113,6 +113,8 @@ pub(crate) enum SeenState {
     Online,
     /// It takes no new data, because its syncs take much longer than those of all others.
     Slow,
+    /// A peer's: it keeps the copy until another peer has one.
+    Draining,
     Removing,
     /// It refused a write or a sync.
     Faulted,
@@ -125,7 +127,7 @@ pub(crate) enum SeenState {
 impl SeenState {
     /// Whether it has data of the pool, and is to keep it.
     pub(crate) const fn is_in_use(self) -> bool {
-        matches!(self, Self::Online | Self::Slow)
+        matches!(self, Self::Online | Self::Slow | Self::Draining)
     }
 
     /// Whether the pool is without it, and nobody else has come in its place.
@@ -247,11 +249,17 @@ impl PoolMembers {
             },
             // The engine expects nothing more of one that has left.
             (MemberState::Gone, _) => SeenState::Removing,
+            (MemberState::InUse, true) if self.drains(shown) => SeenState::Draining,
             (MemberState::InUse, true) if shown.is_set_aside => SeenState::Slow,
             (MemberState::InUse, true) => SeenState::Online,
             (MemberState::Emptied, true) => SeenState::Removing,
             _ => SeenState::Faulted,
         }
+    }
+
+    /// Whether a member is a copy at a peer that is being drained.
+    pub(crate) fn drains(&self, shown: &MemberShown) -> bool {
+        shown.keeps_copies() && self.devices.draining().has(&self.devices.path_of(shown.member))
     }
 
     /// A peer has said that another host has the pool.
@@ -357,7 +365,7 @@ impl PoolMembers {
         Ok((flash, Member::in_use(MemberName(name), slots, bytes, start)))
     }
 
-    /// Has a peer make a member for copies, if fewer than `most` have some. It is as large as all devices here together,
+    /// Has a peer make a member for copies, if fewer than `most` have some that are not being drained. It is as large as all devices here together,
     /// unless a size is given.
     ///
     /// # Errors
@@ -375,7 +383,7 @@ impl PoolMembers {
             // To ask for another would take the place of that one.
             return Err(Refusal::Usage(format!("{} has a copy of the pool. Nothing was changed", peer.address)));
         }
-        if copies.len() >= most {
+        if copies.iter().filter(|one| !self.drains(one)).count() >= most {
             let at: Vec<_> = copies.iter().map(|one| self.devices.path_of(one.member).display().to_string()).collect();
             return Err(Refusal::Usage(format!(
                 "the pool has its copies at {}, as many as copies={most} says. To go over to another peer: headpond pool remove first{}",
@@ -399,14 +407,13 @@ impl PoolMembers {
             return Err(Refusal::Usage("this host may not be the owner any more: see `headpond status`".to_owned()));
         }
         let beside = copies.first().map(|one| one.name);
-        let flash =
-            peer.make(self.asking, &NewCopy { name, bytes, beside }, &self.deposed).map_err(
-                |trouble| match trouble {
-                    PeerTrouble::Deposed(refusal) => refusal,
-                    PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
-                    PeerTrouble::Away(why) => Refusal::Flash { path: peer.path().to_owned(), why },
-                },
-            )?;
+        let flash = peer
+            .make(self.asking, &NewCopy { name, bytes, beside }, &self.deposed, &self.devices.draining())
+            .map_err(|trouble| match trouble {
+            PeerTrouble::Deposed(refusal) => refusal,
+            PeerTrouble::NotKept => Refusal::Usage(format!("{}: the peer made no copy", peer.address)),
+            PeerTrouble::Away(why) => Refusal::Flash { path: peer.path().to_owned(), why },
+        })?;
         let row = Member { copies_only: true, ..Member::in_use(name, slots, bytes, start) };
         Ok((HeldFlash::of_peer(flash, true), row))
     }
@@ -502,7 +509,6 @@ impl PoolMembers {
     pub(crate) fn remove(&self, member: MemberId) -> Result<(), Errno> {
         let shown = self.devices.path_of(member);
         let leaving = || self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        self.devices.forget_peer(&shown);
         leaving().insert(member);
         self.events.removes(member);
         match self.handle.call(Request::ChangeMembers(MembersChange::Remove(member))) {

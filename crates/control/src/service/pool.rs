@@ -34,15 +34,56 @@ pub(crate) const POOL: &str = "pool";
 
 /// A change that can be made, with all that it needs.
 pub(super) enum Planned {
-    Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
-    AddPeer { peer: PeerPlan, size: Option<Size> },
-    Remove { member: MemberId, flash: PathBuf },
-    Forget { member: MemberId, flash: PathBuf },
-    Replace { old: Option<MemberId>, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
-    Offline { member: MemberId, flash: PathBuf },
-    Online { was: MemberId, flash: PathBuf, taken: Taken },
-    Grow { member: MemberId, flash: PathBuf, bytes: u64 },
-    Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
+    Add {
+        flash: PathBuf,
+        size: Option<Size>,
+        reserve: Reserve,
+        format: bool,
+    },
+    AddPeer {
+        peer: PeerPlan,
+        size: Option<Size>,
+    },
+    Remove {
+        member: MemberId,
+        flash: PathBuf,
+    },
+    /// The same for a peer that is being drained, and that stays named.
+    Leave {
+        member: MemberId,
+        peer: PathBuf,
+    },
+    Forget {
+        member: MemberId,
+        flash: PathBuf,
+    },
+    Replace {
+        old: Option<MemberId>,
+        was: PathBuf,
+        new: PathBuf,
+        size: Option<Size>,
+        reserve: Reserve,
+        format: bool,
+    },
+    Offline {
+        member: MemberId,
+        flash: PathBuf,
+    },
+    Online {
+        was: MemberId,
+        flash: PathBuf,
+        taken: Taken,
+    },
+    Grow {
+        member: MemberId,
+        flash: PathBuf,
+        bytes: u64,
+    },
+    Shrink {
+        member: MemberId,
+        flash: PathBuf,
+        bytes: u64,
+    },
 }
 
 impl Planned {
@@ -51,6 +92,7 @@ impl Planned {
             Self::Add { flash, .. } => format!("adding {}", flash.display()),
             Self::AddPeer { peer, .. } => format!("adding {} for copies", peer.address),
             Self::Remove { flash, .. } => format!("removing {}", flash.display()),
+            Self::Leave { peer, .. } => format!("removing {}, which is being drained", peer.display()),
             Self::Forget { flash, .. } => format!("doing without {}", flash.display()),
             Self::Replace { was, new, .. } => format!("replacing {} by {}", was.display(), new.display()),
             Self::Offline { flash, .. } => format!("taking {} offline", flash.display()),
@@ -75,6 +117,7 @@ impl Planned {
             Self::Online { flash, taken, .. } => Some((flash, None, *taken, false)),
             Self::AddPeer { .. }
             | Self::Remove { .. }
+            | Self::Leave { .. }
             | Self::Forget { .. }
             | Self::Offline { .. }
             | Self::Grow { .. }
@@ -89,7 +132,7 @@ impl Planned {
             Self::AddPeer { peer, .. } => {
                 (EventKind::DeviceAdded, format!("{} keeps a copy from now on", peer.address))
             }
-            Self::Remove { flash, .. } => (EventKind::DeviceRemoved, removed(flash)),
+            Self::Remove { flash, .. } | Self::Leave { peer: flash, .. } => (EventKind::DeviceRemoved, removed(flash)),
             Self::Forget { flash, .. } => {
                 (EventKind::DeviceRemoved, format!("{} is not missed any more", flash.display()))
             }
@@ -167,6 +210,7 @@ impl Service {
         let state = match seen.state {
             SeenState::Online => "ONLINE",
             SeenState::Slow => "SLOW",
+            SeenState::Draining => "DRAINING",
             SeenState::Removing => "REMOVING",
             SeenState::Faulted => "FAULTED",
             SeenState::Unavailable => "UNAVAIL",
@@ -223,6 +267,9 @@ impl Service {
         if self.lacks_copies(stats) && !seen.iter().any(is_lost_copy) {
             let what = if copies == 0 { "no peer has a copy yet" } else { "copies=2 asks for two other hosts" };
             actions.push(self.lacks_copy(what, copies));
+        }
+        for member in seen.iter().filter(|member| member.state == SeenState::Draining) {
+            actions.extend(self.drained_without_another(stats, &member.path));
         }
         for member in seen.iter().filter(|member| member.state == SeenState::Offline) {
             let flash = member.path.display();
@@ -293,7 +340,7 @@ impl Service {
     }
 
     /// Whether fewer hosts have a copy than are to.
-    fn lacks_copies(&self, stats: &ShardStats) -> bool {
+    pub(super) fn lacks_copies(&self, stats: &ShardStats) -> bool {
         self.copies_at(stats).len() < self.copies_wanted()
     }
 
@@ -527,13 +574,20 @@ impl Service {
             members.add(flash, row, peer, instead_of).map_err(Stopped::Failed)?;
         }
         match planned {
-            Planned::Replace { old: Some(old), was, .. } if members.counts(old) => remove(members, old, &was),
+            Planned::Replace { old: Some(old), was, .. } if members.counts(old) => {
+                members.devices().forget_peer(&was);
+                remove(members, old, &was)
+            }
             // One that failed is out already.
             Planned::Replace { .. } | Planned::Online { .. } | Planned::Add { .. } | Planned::AddPeer { .. } => Ok(()),
             Planned::Forget { member, flash } => {
                 members.forget_missed(member, &flash).map_err(|errno| stopped(&flash, errno))
             }
-            Planned::Remove { member, flash } => remove(members, member, &flash),
+            Planned::Remove { member, flash } => {
+                members.devices().forget_peer(&flash);
+                remove(members, member, &flash)
+            }
+            Planned::Leave { member, peer } => remove(members, member, &peer),
             Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
             Planned::Shrink { member, flash, bytes } => {
@@ -565,7 +619,7 @@ impl Service {
                 "nothing is moved; {} of dirty data have one copy until the others have a second or the origin has them",
                 dirty(*member)
             ),
-            Planned::Remove { member, .. } => moves(*member),
+            Planned::Remove { member, .. } | Planned::Leave { member, .. } => moves(*member),
             Planned::Forget { .. } => "the pool does not miss it any more; nothing is moved".to_owned(),
             Planned::Replace { old: Some(old), .. } => moves(*old),
             Planned::Replace { old: None, .. } => "the pool takes new data on it; nothing is moved".to_owned(),

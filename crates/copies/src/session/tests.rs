@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
@@ -18,7 +18,7 @@ use crate::server::{PeerServer, ServerConfig, Stopper};
 use crate::store::{Store, StoredCopy};
 use crate::store_error::StoreError;
 use crate::taken_over::{HeldCopy, hold_in, take_over};
-use crate::{Link, LinkEnd, LinkError, PATIENCE, PeerAddress};
+use crate::{Link, LinkEnd, LinkError, LinkNews, PATIENCE, PeerAddress};
 
 const POOL: PoolId = PoolId([7; 16]);
 const OTHER: PoolId = PoolId([8; 16]);
@@ -90,7 +90,7 @@ impl Server {
     fn connect(&self, hello: &Hello) -> Result<(Flash, Receiver<LinkEnd>), LinkError> {
         let (sender, ended) = channel();
         let address = PeerAddress::Unix(self.socket());
-        let (link, _) = Link::connect(&address, None, hello, PATIENCE, move |end| drop(sender.send(end.clone())))?;
+        let (link, _) = Link::connect(&address, None, hello, PATIENCE, move |news| tell(&sender, news))?;
         Ok((Flash::far(Arc::new(link), Path::new("peer")), ended))
     }
 
@@ -120,6 +120,13 @@ impl Drop for Server {
         if self.thread.is_some() {
             let _ = self.stop();
         }
+    }
+}
+
+/// Tells why a connection ended.
+fn tell(ended: &Sender<LinkEnd>, news: LinkNews) {
+    if let LinkNews::Ended(end) = news {
+        let _ = ended.send(end);
     }
 }
 

@@ -88,6 +88,8 @@ impl PoolMembers {
                     "{}: cannot write to it that it has left the pool: {error}. Do not mount with it",
                     device.path.display()
                 ));
+            } else if let Err(error) = device.file.let_go() {
+                log_line(format_args!("{}: the room of the copy there is not free: {error}", device.path.display()));
             }
             self.events.left(member, &device.path);
         }
