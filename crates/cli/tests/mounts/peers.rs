@@ -581,6 +581,30 @@ fn a_pool_whose_own_flash_fails_goes_on_upon_its_copy() {
     assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
 }
 
+/// A peer that is asked for a copy makes it in the place of what it has: here of the pool's only device.
+#[test]
+fn the_peer_that_has_the_only_device_is_not_asked_for_a_copy_and_the_next_one_is() {
+    let mut pond = Pond::new();
+    let (first, next) = (Peer::here(&pond), Peer::on_another(&pond));
+    let named = ["--size", SIZE, "--peer", &first.address, "--peer", &next.address, "--test-fault", "none"];
+    let daemon = mount(&mut pond, &named);
+    let file = pond.mnt().join("file");
+    write_and_sync(&file, &pattern(1 << 20, 1));
+    fault(&pond, "flash", "cut");
+    write_and_sync(&pond.mnt().join("after"), b"on the copy");
+    let has_copy = |status: &serde_json::Value| {
+        let mut members = status["members"].as_array().unwrap().iter();
+        members.any(|member| member["flash"] == next.address.as_str() && member["state"] == "ONLINE")
+    };
+    wait_until("the next peer has a copy", || has_copy(&pool_status(&pond)));
+    assert_eq!(pond.status()["flash_failed"], false, "{}", pond.log());
+    assert_eq!(fs::read(&file).unwrap(), pattern(1 << 20, 1));
+    write_and_sync(&file, &pattern(1 << 20, 2));
+    pond.unmount(&[]).ok();
+    pond.wait(daemon);
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(1 << 20, 2));
+}
+
 #[test]
 fn without_certificates_a_peer_is_on_this_host() {
     let pond = Pond::new();

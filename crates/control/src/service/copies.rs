@@ -93,6 +93,12 @@ impl Service {
         there.map(|shown| self.members.devices().path_of(shown.member)).collect()
     }
 
+    /// Where each member lies that counts: also a peer's that was a copy, and is the pool's flash by now.
+    fn in_use_at(&self, stats: &ShardStats) -> Vec<PathBuf> {
+        let counts = stats.members.iter().filter(|shown| shown.state != MemberState::Gone);
+        counts.map(|shown| self.members.devices().path_of(shown.member)).collect()
+    }
+
     /// Where those lie whose peers are not being drained.
     fn staying(&self, stats: &ShardStats) -> usize {
         stats.members.iter().filter(|shown| shown.keeps_copies() && !self.members.drains(shown)).count()
@@ -100,25 +106,24 @@ impl Service {
 
     /// A copy at a peer that is being drained, if it may go now.
     fn leaver(&self, stats: &ShardStats) -> Option<MemberId> {
-        let have = self.copies_at(stats);
-        let room = have.len() < usize::from(COPIES_MAX);
-        let may_go = self.staying(stats) >= self.copies_wanted() || !room && self.others(&have).next().is_some();
+        let room = self.copies_at(stats).len() < usize::from(COPIES_MAX);
+        let may_go = self.staying(stats) >= self.copies_wanted() || !room && self.others(stats).next().is_some();
         let drained = |shown: &&MemberShown| self.members.drains(shown) && shown.state == MemberState::InUse;
         stats.members.iter().find(drained).filter(|_| may_go).map(|shown| shown.member)
     }
 
     /// The named peers that have no copy, and could.
-    fn others<'a>(&self, have: &'a [PathBuf]) -> impl Iterator<Item = PeerPlan> + use<'a> {
-        let (peers, draining) = (self.members.devices().peers(), self.members.devices().draining());
-        peers.into_iter().filter(move |peer| !have.iter().any(|at| at == peer.path()) && !draining.has(peer.path()))
+    pub(super) fn others(&self, stats: &ShardStats) -> impl Iterator<Item = PeerPlan> + use<> {
+        let (have, draining) = (self.in_use_at(stats), self.members.devices().draining());
+        let peers = self.members.devices().peers().into_iter();
+        peers.filter(move |peer| !have.iter().any(|at| at == peer.path()) && !draining.has(peer.path()))
     }
 
     /// What to do about a copy at a peer that is being drained, while no other peer can have it.
     pub(super) fn drained_without_another(&self, stats: &ShardStats, peer: &Path) -> Option<String> {
-        let have = self.copies_at(stats);
         let (mnt, peer) = (self.mountpoint(), peer.display());
         let mnt = mnt.display();
-        let others: Vec<String> = self.others(&have).map(|peer| peer.address).collect();
+        let others: Vec<String> = self.others(stats).map(|peer| peer.address).collect();
         let asks = if others.is_empty() {
             "no other peer is named".to_owned()
         } else {
@@ -140,7 +145,7 @@ impl Service {
     /// How many copies are missing that a peer that is named could have.
     fn lacking_copies(&self, stats: &ShardStats) -> usize {
         let have = self.copies_at(stats);
-        let others = without_copy(&self.members.devices().peers(), &have).count();
+        let others = without_member(&self.members.devices().peers(), &self.in_use_at(stats)).count();
         let room = usize::from(COPIES_MAX).saturating_sub(have.len());
         self.copies_wanted().saturating_sub(self.staying(stats)).min(others).min(room)
     }
@@ -226,8 +231,8 @@ impl Service {
         join: impl Fn(&PeerPlan, (HeldFlash, Member)) -> Result<(), String>,
     ) -> Result<Result<(), WhyNone>, Refusal> {
         let mut whys = WhyNone::new();
-        let have = self.copies_at(&self.handle.stats());
-        for peer in without_copy(peers, &have) {
+        let have = self.in_use_at(&self.handle.stats());
+        for peer in without_member(peers, &have) {
             let joined = match self.open_at_peer(peer, None) {
                 Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),
                 Err(refusal) => Err(refusal.to_string()),
@@ -242,8 +247,9 @@ impl Service {
     }
 }
 
-/// Those of these peers that have no copy.
-fn without_copy<'a>(peers: &'a [PeerPlan], have: &'a [PathBuf]) -> impl Iterator<Item = &'a PeerPlan> {
+/// Those of these peers that have no member of the pool. A peer that is asked for a copy makes it in the place of the one that
+/// it has.
+fn without_member<'a>(peers: &'a [PeerPlan], have: &'a [PathBuf]) -> impl Iterator<Item = &'a PeerPlan> {
     peers.iter().filter(|peer| !have.iter().any(|at| at == peer.path()))
 }
 

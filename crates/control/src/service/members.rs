@@ -379,7 +379,10 @@ impl PoolMembers {
         let members = self.handle.stats().members;
         let there = members.iter().filter(|shown| shown.state != MemberState::Gone);
         let (copies, own): (Vec<&MemberShown>, Vec<&MemberShown>) = there.partition(|shown| shown.copies_only);
-        if copies.iter().any(|one| self.devices.path_of(one.member) == peer.path()) {
+        let elsewhere =
+            |one: &&MemberShown| self.devices.of(one.member).is_some_and(|device| device.file.here().is_none());
+        // Also one that is the pool's flash by now, as the flash here failed.
+        if copies.iter().chain(&own).any(|one| self.devices.path_of(one.member) == peer.path()) {
             // To ask for another would take the place of that one.
             return Err(Refusal::Usage(format!("{} has a copy of the pool. Nothing was changed", peer.address)));
         }
@@ -406,7 +409,9 @@ impl PoolMembers {
             // A host that is about to follow may have this copy in its hands.
             return Err(Refusal::Usage("this host may not be the owner any more: see `headpond status`".to_owned()));
         }
-        let beside = copies.first().map(|one| one.name);
+        // By another address a peer could be one that has a member. One name goes with the hello: that of the member whose loss
+        // would cost more.
+        let beside = own.iter().copied().find(elsewhere).or(copies.first().copied()).map(|one| one.name);
         let flash = peer
             .make(self.asking, &NewCopy { name, bytes, beside }, &self.deposed, &self.devices.draining())
             .map_err(|trouble| match trouble {

@@ -315,7 +315,7 @@ impl Service {
     fn lacks_copy(&self, lost: &str, left: usize) -> String {
         let mnt = self.mountpoint();
         let mnt = mnt.display();
-        let peers = self.members.devices().peers();
+        let others: Vec<String> = self.others(&self.handle.stats()).map(|peer| peer.address).collect();
         if left >= self.settings().copies() {
             return format!(
                 "{lost}, and there are as many copies as copies={left} says. To miss it no more: headpond pool remove {mnt} PEER"
@@ -327,15 +327,14 @@ impl Service {
             (0, CopyLoss::GoOn) => "has no copy on another host. Meanwhile syncs wait for the flash here alone",
             (0, CopyLoss::Freeze) => "has no copy on another host. Meanwhile no sync is answered",
         };
-        if peers.len() <= left {
+        if others.is_empty() {
             return format!(
                 "{lost}, and dirty data {meanwhile}. To have one: headpond pool add {mnt} --peer HOST:PORT"
             );
         }
-        let peers: Vec<&str> = peers.iter().map(|peer| peer.address.as_str()).collect();
         format!(
             "{lost}, and dirty data {meanwhile}. headpond asks {} again and again. To name another one: headpond pool add {mnt} --peer HOST:PORT",
-            peers.join(", ")
+            others.join(", ")
         )
     }
 
