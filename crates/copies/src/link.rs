@@ -355,9 +355,11 @@ struct Talk {
 
 impl Talk {
     fn run(mut self) {
+        // What came with the acceptance wakes nobody any more.
+        let mut goes_on = self.hear().map(|()| true);
         let ended = loop {
-            match self.turn() {
-                Ok(true) => {}
+            match goes_on {
+                Ok(true) => goes_on = self.turn(),
                 Ok(false) => break None,
                 Err(end) => break Some(end),
             }

@@ -412,3 +412,27 @@ fn by_hand_only_a_copy_is_removed_that_nobody_has_and_one_that_counts_only_if_th
     assert!(flash.read(4096, 4096).unwrap().iter().all(|byte| *byte == 0));
     assert!(!kept(dir.path()).removed);
 }
+
+#[test]
+fn what_comes_in_one_piece_with_the_acceptance_is_heard_though_nothing_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peer");
+    let listener = UnixListener::bind(&path).unwrap();
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 104]).unwrap();
+        let mut out = Vec::new();
+        let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member: [9; 16] };
+        for said in [Said::Accepted(accepted), Said::Draining] {
+            PeerFrame { tag: 0, said }.encode(&mut out);
+        }
+        stream.write_all(&out).unwrap();
+        stream
+    });
+    let (sender, heard) = channel();
+    let hears = move |news: LinkNews| drop(sender.send(news));
+    let link = Link::connect(&PeerAddress::Unix(path), None, &hello(1, 1, 0), PATIENCE, hears).unwrap();
+    let stream = peer.join().unwrap();
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok(LinkNews::Draining));
+    drop((link, stream));
+}
