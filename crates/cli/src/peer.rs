@@ -50,19 +50,21 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
         }
         PeerCommand::Guard(args) => guard(args, background_child, worker),
         PeerCommand::Status { store, json } => {
-            let known = opened(store)?;
+            let known = Store::find(store)?;
             let all = known.all()?;
             if *json {
                 return print_json(&all);
             }
-            let drains = format!(
-                "draining: no new copy is made here. To end that: headpond peer drain --undo --store {}\n",
-                store.display()
-            );
-            print(&format!("{}{}", if known.is_draining() { &drains } else { "" }, shown(store, &all)))
+            if known.is_draining() {
+                let dir = store.display();
+                print(&format!(
+                    "draining: no new copy is made here. To end that: headpond peer drain --undo --store {dir}\n"
+                ))?;
+            }
+            print(&shown(store, &all))
         }
         PeerCommand::Drain { store, undo: true, .. } => {
-            opened(store)?.set_draining(false)?;
+            Store::find(store)?.set_draining(false)?;
             print(&format!("{} takes new copies again\n", store.display()))
         }
         PeerCommand::Drain { store, no_wait, json, .. } => drain(store, *no_wait, *json),
@@ -73,14 +75,6 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
     }
 }
 
-/// The store in a directory that is there.
-fn opened(dir: &Path) -> Result<Store, Refusal> {
-    if !dir.is_dir() {
-        return Err(Refusal::Usage(format!("there is no store at {}", dir.display())));
-    }
-    Ok(Store::open(dir)?)
-}
-
 /// How often a drain looks at the store.
 const DRAIN_LOOK: Duration = Duration::from_millis(500);
 
@@ -89,7 +83,7 @@ const DRAIN_ALONE: u32 = 4;
 
 /// `headpond peer drain`: says it, and waits until no connected owner has a copy here.
 fn drain(dir: &Path, no_wait: bool, json: bool) -> Result<(), Refusal> {
-    let store = opened(dir)?;
+    let store = Store::find(dir)?;
     store.set_draining(true)?;
     let interrupt = Interrupt::listen();
     let (mut told, mut alone) = (None, 0);

@@ -13,7 +13,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +22,7 @@ use headpond_peer::{Asked, BadFrame, PeerFrame, Said};
 use rustix::fs::FallocateFlags;
 
 use crate::record::Seen;
-use crate::store::{Store, lock};
+use crate::store::{Store, open_locked};
 use crate::store_error::StoreError;
 
 /// How long a file that another process is just letting go of is waited for.
@@ -78,18 +77,11 @@ impl Copy {
     /// Opens the file of a copy and locks it.
     pub(crate) fn open(store: &Store, pool: PoolId, name: &str) -> Result<Self, StoreError> {
         let path = store.dir().join(name);
-        let file = Self::locked(&path)?;
-        let file = Some(Arc::new(file));
+        let file = Some(Arc::new(open_locked(&path, LOCK_PATIENCE)?));
         // A server before this one may have left something in the kernel's memory.
         let state = State { file, session: 0, owner: 0, seen: None, dirty: true, failed: None, kept: None };
         let (store, name) = (store.clone(), name.to_owned());
         Ok(Self { pool, name, store, state: Mutex::new(state), settling: Mutex::default() })
-    }
-
-    fn locked(path: &Path) -> Result<File, StoreError> {
-        let file = File::options().read(true).write(true).open(path).map_err(StoreError::io("open", path))?;
-        lock(&file, path, LOCK_PATIENCE)?;
-        Ok(file)
     }
 
     /// Begins a session of this owner. When this returns, those before it are over.

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headpond_base::{Buf, BufMut, Errno};
-use headpond_device::{DiskOp, End, FarDisk, FarEnd, Tag};
+use headpond_device::{DiskOp, End, FarDisk, FarEnd};
 use headpond_peer::{
     Accepted, BadFrame, Heard, Hello, HelloRefused, OwnerSide, PAYLOAD_MAX, PeerFrame, Said, TRIM_MAX,
 };
@@ -141,14 +141,42 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    asked: VecDeque<(DiskOp, FarEnd)>,
-    /// The pool needs this disk no more. The end hears whether the peer knows.
-    lets_go: Option<FarEnd>,
+    asked: VecDeque<(Ask, FarEnd)>,
     ended: Option<LinkEnd>,
     stop: bool,
 }
 
+/// What an owner wants of a peer.
+enum Ask {
+    Op(DiskOp),
+    /// To forget the member. It ends as a sync does.
+    LetGo,
+}
+
+impl Ask {
+    fn fail(&self, errno: Errno, end: FarEnd) {
+        match self {
+            Self::Op(DiskOp::Read { .. }) => end(End::Read(Err(errno))),
+            Self::Op(DiskOp::Write { .. }) => end(End::Write(Err(errno))),
+            Self::Op(DiskOp::Sync { .. }) | Self::LetGo => end(End::Sync(Err(errno))),
+            Self::Op(DiskOp::Trim { .. }) => {}
+        }
+    }
+}
+
 impl Shared {
+    fn put(&self, ask: Ask, end: FarEnd) {
+        let mut queue = self.queue();
+        if let Some(ended) = &queue.ended {
+            let errno = ended.errno();
+            drop(queue);
+            return ask.fail(errno, end);
+        }
+        queue.asked.push_back((ask, end));
+        drop(queue);
+        self.wake();
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,36 +288,11 @@ impl FarDisk for Link {
     }
 
     fn submit(&self, op: DiskOp, end: FarEnd) {
-        let mut queue = self.shared.queue();
-        if let Some(ended) = &queue.ended {
-            let errno = ended.errno();
-            drop(queue);
-            return fail(&op, errno, end);
-        }
-        queue.asked.push_back((op, end));
-        drop(queue);
-        self.shared.wake();
+        self.shared.put(Ask::Op(op), end);
     }
 
     fn let_go(&self, end: FarEnd) {
-        let mut queue = self.shared.queue();
-        if let Some(ended) = &queue.ended {
-            let errno = ended.errno();
-            drop(queue);
-            return end(End::Sync(Err(errno)));
-        }
-        queue.lets_go = Some(end);
-        drop(queue);
-        self.shared.wake();
-    }
-}
-
-fn fail(op: &DiskOp, errno: Errno, end: FarEnd) {
-    match op {
-        DiskOp::Read { .. } => end(End::Read(Err(errno))),
-        DiskOp::Write { .. } => end(End::Write(Err(errno))),
-        DiskOp::Sync { .. } => end(End::Sync(Err(errno))),
-        DiskOp::Trim { .. } => {}
+        self.shared.put(Ask::LetGo, end);
     }
 }
 
@@ -306,7 +309,7 @@ impl Drop for Link {
 
 /// An operation under way.
 struct Job {
-    op: DiskOp,
+    ask: Ask,
     end: FarEnd,
     /// Of a read: what came in.
     buf: Option<BufMut>,
@@ -373,13 +376,9 @@ impl Talk {
         let mut queue = self.shared.queue();
         queue.ended = Some(end);
         let asked = std::mem::take(&mut queue.asked);
-        let lets_go = queue.lets_go.take();
         drop(queue);
-        if let Some(lets_go) = lets_go {
-            lets_go(End::Sync(Err(errno)));
-        }
-        let jobs = std::mem::take(&mut self.jobs).into_values().map(|job| (job.op, job.end));
-        jobs.chain(asked).for_each(|(op, end)| fail(&op, errno, end));
+        let jobs = std::mem::take(&mut self.jobs).into_values().map(|job| (job.ask, job.end));
+        jobs.chain(asked).for_each(|(ask, end)| ask.fail(errno, end));
     }
 
     /// Sends, waits and hears once. False if the link was dropped, or the peer has forgotten the member.
@@ -430,43 +429,39 @@ impl Talk {
             return false;
         }
         let asked = std::mem::take(&mut queue.asked);
-        let lets_go = queue.lets_go.take();
         drop(queue);
-        for (op, end) in asked {
+        for (ask, end) in asked {
             let job = self.next;
             self.next += 1;
-            let (offset, len, most) = match &op {
-                DiskOp::Read { offset, len, .. } => (*offset, *len, PAYLOAD_MAX),
-                DiskOp::Write { offset, data, .. } => (*offset, data.len(), PAYLOAD_MAX),
-                DiskOp::Trim { offset, len } => {
+            let (offset, len, most) = match &ask {
+                Ask::Op(DiskOp::Read { offset, len, .. }) => (*offset, *len, PAYLOAD_MAX),
+                Ask::Op(DiskOp::Write { offset, data, .. }) => (*offset, data.len(), PAYLOAD_MAX),
+                Ask::Op(DiskOp::Trim { offset, len }) => {
                     (*offset, usize::try_from(*len).unwrap_or(usize::MAX), TRIM_MAX as usize)
                 }
-                DiskOp::Sync { .. } => (0, 0, PAYLOAD_MAX),
+                Ask::Op(DiskOp::Sync { .. }) => (0, 0, PAYLOAD_MAX),
+                Ask::LetGo => {
+                    self.let_go = Some(job);
+                    (0, 0, PAYLOAD_MAX)
+                }
             };
             let mut left = 0;
             for first in (0..len.max(1)).step_by(most) {
-                let kind = match &op {
-                    DiskOp::Read { .. } => PartKind::Read,
-                    DiskOp::Write { data, .. } => PartKind::Write(data.clone(), first),
-                    DiskOp::Sync { .. } => PartKind::Sync,
-                    DiskOp::Trim { .. } => PartKind::Trim,
+                let kind = match &ask {
+                    Ask::Op(DiskOp::Read { .. }) => PartKind::Read,
+                    Ask::Op(DiskOp::Write { data, .. }) => PartKind::Write(data.clone(), first),
+                    Ask::Op(DiskOp::Sync { .. }) => PartKind::Sync,
+                    Ask::Op(DiskOp::Trim { .. }) => PartKind::Trim,
+                    Ask::LetGo => PartKind::LetGo,
                 };
                 let len = most.min(len - first);
                 self.parts.push_back(Part { job, kind, offset: offset + first as u64, len });
                 left += 1;
             }
-            let buf = if let DiskOp::Read { len, .. } = op { Some(BufMut::zeroed(len)) } else { None };
-            if !matches!(op, DiskOp::Trim { .. }) {
-                self.jobs.insert(job, Job { op, end, buf, left, failed: None });
+            let buf = if let Ask::Op(DiskOp::Read { len, .. }) = ask { Some(BufMut::zeroed(len)) } else { None };
+            if !matches!(ask, Ask::Op(DiskOp::Trim { .. })) {
+                self.jobs.insert(job, Job { ask, end, buf, left, failed: None });
             }
-        }
-        if let Some(end) = lets_go {
-            // It has a sync's answer.
-            let (job, op) = (self.next, DiskOp::Sync { tag: Tag(0) });
-            self.next += 1;
-            self.parts.push_back(Part { job, kind: PartKind::LetGo, offset: 0, len: 0 });
-            self.jobs.insert(job, Job { op, end, buf: None, left: 1, failed: None });
-            self.let_go = Some(job);
         }
         true
     }
@@ -480,8 +475,8 @@ impl Talk {
         while self.out.len() - self.sent < OUT_MAX {
             let Some(part) = self.parts.pop_front() else { break };
             // A part's tag has its job, and where in the job it begins, in units of the longest part.
-            let first = match (&part.kind, self.jobs.get(&part.job).map(|job| &job.op)) {
-                (PartKind::Read, Some(DiskOp::Read { offset, .. })) => part.offset - offset,
+            let first = match (&part.kind, self.jobs.get(&part.job).map(|job| &job.ask)) {
+                (PartKind::Read, Some(Ask::Op(DiskOp::Read { offset, .. }))) => part.offset - offset,
                 _ => 0,
             };
             let tag = part.job << 20 | (first / PAYLOAD_MAX as u64) & 0xf_ffff;
@@ -569,12 +564,12 @@ impl Talk {
             under_way.failed = under_way.failed.or(failed);
             under_way.left -= 1;
             if under_way.left == 0
-                && let Some(Job { op, end, buf, failed, .. }) = self.jobs.remove(&job)
+                && let Some(Job { ask, end, buf, failed, .. }) = self.jobs.remove(&job)
             {
-                match (failed, op, buf) {
-                    (Some(errno), op, _) => fail(&op, errno, end),
-                    (None, DiskOp::Read { .. }, Some(buf)) => end(End::Read(Ok(buf.freeze()))),
-                    (None, DiskOp::Sync { .. }, _) => end(End::Sync(Ok(()))),
+                match (failed, ask, buf) {
+                    (Some(errno), ask, _) => ask.fail(errno, end),
+                    (None, Ask::Op(DiskOp::Read { .. }), Some(buf)) => end(End::Read(Ok(buf.freeze()))),
+                    (None, Ask::Op(DiskOp::Sync { .. }) | Ask::LetGo, _) => end(End::Sync(Ok(()))),
                     (None, ..) => end(End::Write(Ok(()))),
                 }
             }

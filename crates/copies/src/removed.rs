@@ -3,11 +3,10 @@
 //! Invariant: a copy whose owner is connected, or that another process has, stays; and so does one that counts, unless the
 //! caller gives up what it has. The owner's number and the epoch stay known.
 
-use std::fs::File;
 use std::path::Path;
 
 use crate::record::Record;
-use crate::store::{LOOK_PATIENCE, Store, StoredCopy, lock};
+use crate::store::{LOOK_PATIENCE, Store, StoredCopy, open_locked};
 use crate::store_error::StoreError;
 use crate::taken_over::find;
 
@@ -16,10 +15,7 @@ use crate::taken_over::find;
 /// # Errors
 /// [`StoreError`]. Nothing was removed.
 pub fn remove_copy(dir: &Path, pool: &str, discard: bool) -> Result<StoredCopy, StoreError> {
-    if !dir.is_dir() {
-        return Err(StoreError::WhichPool(format!("there is no store at {}", dir.display())));
-    }
-    let store = Store::open(dir)?;
+    let store = Store::find(dir)?;
     let id = find(&store, Some(pool))?.pool_id();
     // Nobody is accepted meanwhile.
     let _hold = store.hold(id)?;
@@ -37,7 +33,7 @@ pub fn remove_copy(dir: &Path, pool: &str, discard: bool) -> Result<StoredCopy, 
                 dir.display()
             )
         };
-        return Err(StoreError::Counts(format!(
+        return Err(StoreError::Wanted(format!(
             "the copy of pool {id} counts: {whose}. Nothing was removed. To lose it: --discard"
         )));
     }
@@ -51,9 +47,8 @@ fn free(store: &Store, record: &Record) -> Result<(), StoreError> {
     if !path.exists() {
         return Ok(());
     }
-    let file = File::options().read(true).write(true).open(&path).map_err(StoreError::io("open", &path))?;
-    lock(&file, &path, LOOK_PATIENCE).map_err(|error| match error {
-        StoreError::InUse(_) if !record.taken_over => StoreError::Counts(format!(
+    open_locked(&path, LOOK_PATIENCE).map(drop).map_err(|error| match error {
+        StoreError::InUse(_) if !record.taken_over => StoreError::Wanted(format!(
             "the owner of pool {} is connected. Nothing was removed. There: headpond pool remove MOUNTPOINT PEER, with this \
              host's address",
             record.pool_id()

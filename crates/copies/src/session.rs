@@ -66,7 +66,7 @@ struct Session {
     durable: bool,
 }
 
-/// When an owner is told that copies are to go from here.
+/// Whether an owner was told of the drain.
 #[derive(Default)]
 struct DrainWord {
     looked: Option<Instant>,

@@ -113,6 +113,14 @@ impl Store {
         Self::open_in_boot(dir, boot.trim())
     }
 
+    /// Opens a store that is there.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn find(dir: &Path) -> Result<Self, StoreError> {
+        if dir.is_dir() { Self::open(dir) } else { Err(StoreError::NoStore(dir.to_owned())) }
+    }
+
     pub(crate) fn open_in_boot(dir: &Path, boot: &str) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make", dir))?;
         Ok(Self { dir: dir.to_owned(), boot: boot.to_owned(), sync: Arc::new(|_, file| file.sync_data()) })
@@ -168,11 +176,11 @@ impl Store {
         {
             return Err(StoreError::io("remove", &path)(error));
         }
-        self.sync_dir()
+        self.sync_dir().map_err(StoreError::io("sync", &self.dir))
     }
 
-    fn sync_dir(&self) -> Result<(), StoreError> {
-        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io("sync", &self.dir))
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
     }
 
     fn lock_file(&self, name: &str) -> Result<File, StoreError> {
@@ -275,8 +283,7 @@ impl Store {
     /// Removes whatever files a pool has. None of them counts, and nobody has one.
     pub(crate) fn remove_files(&self, pool: PoolId) -> Result<(), StoreError> {
         for path in self.files_of(pool)? {
-            let file = File::options().read(true).write(true).open(&path).map_err(StoreError::io("open", &path))?;
-            lock(&file, &path, LOOK_PATIENCE)?;
+            let _file = open_locked(&path, LOOK_PATIENCE)?;
             fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
         }
         Ok(())
@@ -423,7 +430,7 @@ impl Records<'_> {
             file.write_all(serde_json::to_string_pretty(&Record { version: VERSION, ..record.clone() })?.as_bytes())?;
             file.sync_all()?;
             fs::rename(&next, &path)?;
-            File::open(&self.store.dir)?.sync_all()
+            self.store.sync_dir()
         };
         written().map_err(StoreError::io("write", &path))
     }
@@ -433,8 +440,15 @@ fn held_name(pool: PoolId) -> String {
     format!("{}.held", hex(&pool.0))
 }
 
-/// Locks a copy's file, if nobody has it after this time.
-pub(crate) fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), StoreError> {
+/// Opens a copy's file, and locks it if nobody has it after this time.
+pub(crate) fn open_locked(path: &Path, patience: Duration) -> Result<File, StoreError> {
+    let file = File::options().read(true).write(true).open(path).map_err(StoreError::io("open", path))?;
+    lock(&file, path, patience)?;
+    Ok(file)
+}
+
+/// Locks a file, if nobody has it after this time.
+fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), StoreError> {
     let until = Instant::now() + patience;
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {

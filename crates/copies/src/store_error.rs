@@ -19,6 +19,9 @@ pub enum StoreError {
         /// Why not.
         source: io::Error,
     },
+    /// There is none.
+    #[error("there is no store at {}", .0.display())]
+    NoStore(PathBuf),
     /// Another server has it.
     #[error("another `headpond peer serve` has the store {}", .0.display())]
     Serving(PathBuf),
@@ -38,7 +41,7 @@ pub enum StoreError {
     DoesNotCount(String),
     /// What it keeps is still wanted, or may be.
     #[error("{0}")]
-    Counts(String),
+    Wanted(String),
     /// Another process judges the copy for a take-over.
     #[error("another command, such as `headpond takeover`, has the copy of pool {0} at this moment")]
     Held(PoolId),

@@ -19,7 +19,7 @@ use std::time::Duration;
 use headpond_base::PoolId;
 
 use crate::record::Record;
-use crate::store::{Store, lock};
+use crate::store::{Store, open_locked};
 use crate::store_error::StoreError;
 
 /// How long a server has to let the file go: it looks at each request, and several times a second.
@@ -94,10 +94,7 @@ impl HeldCopy {
 /// # Errors
 /// [`StoreError`]: no such pool, bytes that do not count, or a file that another process has.
 pub fn hold_copy(dir: &Path, pool: Option<&str>) -> Result<HeldCopy, StoreError> {
-    if !dir.is_dir() {
-        return Err(StoreError::WhichPool(format!("there is no store at {}", dir.display())));
-    }
-    hold_in(Store::open(dir)?, pool)
+    hold_in(Store::find(dir)?, pool)
 }
 
 /// Takes the pool of a copy that needs no judgement: [`hold_copy`], and [`HeldCopy::take`].
@@ -155,8 +152,7 @@ pub(crate) fn hold_in(store: Store, pool: Option<&str>) -> Result<HeldCopy, Stor
     // As it is: the server looks at a record that was written anew, and finds the hold.
     records.write(id, &record)?;
     drop(records);
-    let file = File::options().read(true).write(true).open(&path).map_err(StoreError::io("open", &path))?;
-    lock(&file, &path, PATIENCE)?;
+    let file = open_locked(&path, PATIENCE)?;
     // What the server had answered from the kernel's memory.
     let synced = file.sync_all();
     let records = store.records()?;

@@ -193,6 +193,15 @@ fn a_server_survives_whatever_it_is_sent() {
 
 /// A peer of a test: answers a hello, then does what the test says with the connection.
 fn fake(dir: &Path, then: impl FnOnce(UnixStream) + Send + 'static) -> PeerAddress {
+    fake_that_says(dir, &[], then)
+}
+
+/// One that says these words in one piece with the acceptance.
+fn fake_that_says(
+    dir: &Path,
+    words: &'static [Said<'static>],
+    then: impl FnOnce(UnixStream) + Send + 'static,
+) -> PeerAddress {
     let path = dir.join("fake");
     let listener = UnixListener::bind(&path).unwrap();
     std::thread::spawn(move || {
@@ -201,7 +210,9 @@ fn fake(dir: &Path, then: impl FnOnce(UnixStream) + Send + 'static) -> PeerAddre
         stream.read_exact(&mut asked).unwrap();
         let mut out = Vec::new();
         let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member: [9; 16] };
-        PeerFrame { tag: 0, said: Said::Accepted(accepted) }.encode(&mut out);
+        for said in std::iter::once(&Said::Accepted(accepted)).chain(words) {
+            PeerFrame { tag: 0, said: *said }.encode(&mut out);
+        }
         stream.write_all(&out).unwrap();
         then(stream);
     });
@@ -416,23 +427,12 @@ fn by_hand_only_a_copy_is_removed_that_nobody_has_and_one_that_counts_only_if_th
 #[test]
 fn what_comes_in_one_piece_with_the_acceptance_is_heard_though_nothing_follows() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("peer");
-    let listener = UnixListener::bind(&path).unwrap();
-    let peer = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.read_exact(&mut [0; 104]).unwrap();
-        let mut out = Vec::new();
-        let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member: [9; 16] };
-        for said in [Said::Accepted(accepted), Said::Draining] {
-            PeerFrame { tag: 0, said }.encode(&mut out);
-        }
-        stream.write_all(&out).unwrap();
-        stream
-    });
+    let (keeps, kept) = channel();
+    let address = fake_that_says(dir.path(), &[Said::Draining], move |stream| drop(keeps.send(stream)));
     let (sender, heard) = channel();
     let hears = move |news: LinkNews| drop(sender.send(news));
-    let link = Link::connect(&PeerAddress::Unix(path), None, &hello(1, 1, 0), PATIENCE, hears).unwrap();
-    let stream = peer.join().unwrap();
+    let link = Link::connect(&address, None, &hello(1, 1, 0), PATIENCE, hears).unwrap();
+    let stream = kept.recv().unwrap();
     assert_eq!(heard.recv_timeout(PATIENCE), Ok(LinkNews::Draining));
     drop((link, stream));
 }

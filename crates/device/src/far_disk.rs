@@ -20,8 +20,8 @@ pub trait FarDisk: Send + Sync + Debug {
     /// Takes an operation, which was checked against the disk's bytes. `end` is called once; never for a trim.
     fn submit(&self, op: DiskOp, end: FarEnd);
 
-    /// The owner needs the disk no more: whoever has it may use its room for something else, and serves nothing from then on.
-    /// `end` is called once, as for a sync. No operation is under way, and none follows.
+    /// The owner does not need the disk any more. Its host frees the room. `end` is called once, as for a sync.
+    /// No operation is under way, and none follows.
     fn let_go(&self, end: FarEnd);
 }
 

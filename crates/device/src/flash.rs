@@ -303,8 +303,8 @@ impl Flash {
         }
     }
 
-    /// Tells whoever has a disk elsewhere that nobody needs it any more, and waits for the answer. Of one that lies here
-    /// nobody needs to know.
+    /// Tells the host of a disk elsewhere that nobody needs it any more, and waits for the answer. For one that lies here it
+    /// does nothing.
     ///
     /// # Errors
     /// What the other end says, or that it says nothing.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::peers::{Peer, lose_the_mount, mount, wait_for_copy_at};
+use crate::peers::{Peer, kept, lose_the_mount, mount, wait_for_copy_at};
 use crate::pond::{Pond, SIZE, Said, pattern, run, wait_until, write_and_sync};
 use crate::several_devices::{pool, pool_status};
 
@@ -11,10 +11,6 @@ fn peer_command(pond: &Pond, command: &str, store: &str, more: &[&str]) -> Said 
     let mut words = vec!["peer".as_ref(), command.as_ref(), "--store".as_ref(), store.as_os_str()];
     words.extend(more.iter().map(AsRef::<std::ffi::OsStr>::as_ref));
     run(words)
-}
-
-fn kept(pond: &Pond, store: &str) -> serde_json::Value {
-    serde_json::from_str(&peer_command(pond, "status", store, &["--json"]).ok().text).unwrap()
 }
 
 /// The state of the copy at a peer, as the owner shows it.
@@ -36,7 +32,7 @@ fn a_drained_peers_copies_go_to_the_next_one_and_the_pool_is_never_without() {
     assert!(text.contains("keeps no copy that counts"), "{text}");
     // The room there is free, and what is known of the pool stays.
     let gone = kept(&pond, "store");
-    assert_eq!((&gone[0]["removed"], &gone[0]["bytes"]), (&true.into(), &0.into()), "{gone}");
+    assert_eq!((&gone["removed"], &gone["bytes"]), (&true.into(), &0.into()), "{gone}");
     assert!(
         !fs::read_dir(pond.at("store")).unwrap().any(|entry| entry
             .unwrap()
@@ -45,7 +41,7 @@ fn a_drained_peers_copies_go_to_the_next_one_and_the_pool_is_never_without() {
             .is_some_and(|kind| kind == "copy"))
     );
     wait_for_copy_at(&pond, &next);
-    assert_eq!(kept(&pond, "store3")[0]["counts"], true);
+    assert_eq!(kept(&pond, "store3")["counts"], true);
     assert!(!pond.log().contains("DEGRADED"), "{}", pond.log());
     assert_eq!(pool_status(&pond)["peers"], serde_json::json!([first.address, next.address]), "it stays named");
     // Both ways: the next one is drained, and the first one is not any more.
@@ -54,7 +50,7 @@ fn a_drained_peers_copies_go_to_the_next_one_and_the_pool_is_never_without() {
     peer_command(&pond, "drain", "store", &["--undo"]).ok();
     peer_command(&pond, "drain", "store3", &[]).ok();
     wait_for_copy_at(&pond, &first);
-    assert_eq!(kept(&pond, "store3")[0]["removed"], true);
+    assert_eq!(kept(&pond, "store3")["removed"], true);
     assert_eq!(fs::read(&file).unwrap(), pattern(1 << 20, 1));
     pond.unmount(&[]).ok();
     pond.wait(daemon);
@@ -73,10 +69,10 @@ fn a_drained_peer_whose_owner_has_no_other_keeps_the_copy_until_one_is_named() {
     assert_eq!(status["state"], "ONLINE", "{status}");
     assert!(status["actions"][0].as_str().unwrap().contains("no other peer is named"), "{status}");
     write_and_sync(&pond.mnt().join("file"), b"on two hosts, still");
-    assert_eq!(kept(&pond, "store")[0]["counts"], true);
+    assert_eq!(kept(&pond, "store")["counts"], true);
     let next = Peer::on_another(&pond);
     pool(&pond, "add", &["--peer".as_ref(), next.address.as_ref()]).ok();
-    wait_until("the drained one has let go", || kept(&pond, "store")[0]["removed"] == true);
+    wait_until("the drained one has let go", || kept(&pond, "store")["removed"] == true);
     wait_for_copy_at(&pond, &next);
     assert_eq!(pool_status(&pond)["actions"], serde_json::json!([]));
     pond.unmount(&[]).ok();
@@ -107,12 +103,12 @@ fn a_copy_whose_owner_does_not_come_back_is_removed_by_hand_and_an_owner_that_do
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
     write_and_sync(&pond.mnt().join("file"), b"on two hosts");
-    let pool = kept(&pond, "store")[0]["pool"].as_str().unwrap().to_owned();
+    let pool = kept(&pond, "store")["pool"].as_str().unwrap().to_owned();
     let remove = |more: &[&str]| peer_command(&pond, "remove", "store", &[&["--pool", &pool], more].concat());
     let connected = remove(&["--discard"]);
     assert!(connected.status != 0 && connected.text.contains("is connected"), "{}", connected.text);
     lose_the_mount(&mut pond, daemon);
-    wait_until("its connection has ended", || kept(&pond, "store")[0]["in_use"] == false);
+    wait_until("its connection has ended", || kept(&pond, "store")["in_use"] == false);
     let left = peer_command(&pond, "drain", "store", &[]).ok().text.clone();
     assert!(left.contains("its owner is not connected") && left.contains(&format!("--pool {pool}")), "{left}");
     let counts = peer_command(&pond, "remove", "store", &["--pool", &pool]);
@@ -122,7 +118,7 @@ fn a_copy_whose_owner_does_not_come_back_is_removed_by_hand_and_an_owner_that_do
     // The owner comes back after all.
     let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &peer.address]);
     assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"on two hosts");
-    assert_eq!(kept(&pond, "store")[0]["counts"], true);
+    assert_eq!(kept(&pond, "store")["counts"], true);
     pond.unmount(&[]).ok();
     pond.wait(daemon);
 }

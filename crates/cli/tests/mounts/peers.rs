@@ -628,9 +628,9 @@ fn without_certificates_a_peer_is_on_this_host() {
     pond.unmount(&[]).ok();
 }
 
-/// What the store says of its only pool.
-fn kept(pond: &Pond) -> serde_json::Value {
-    let store = pond.at("store");
+/// What a store says of its only pool.
+pub fn kept(pond: &Pond, store: &str) -> serde_json::Value {
+    let store = pond.at(store);
     run(["peer".as_ref(), "status".as_ref(), "--json".as_ref(), "--store".as_ref(), store.as_os_str()]).ok().json()[0]
         .clone()
 }
@@ -653,7 +653,7 @@ fn a_take_over_that_is_refused_leaves_the_pool_with_its_owner() {
     drop(peer);
     lose_the_mount(&mut pond, daemon);
     take_over(&pond, &["--old-owner-is-dead"]).refused(43, &["is not all of the pool"]);
-    assert_eq!(kept(&pond)["owner"], 1);
+    assert_eq!(kept(&pond, "store")["owner"], 1);
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &["--peer", &peer.address]);
     assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"on this one alone");
@@ -667,7 +667,7 @@ fn a_take_over_that_is_refused_leaves_the_pool_with_its_owner() {
     let daemon = mount(&mut pond, &["--peer", &peer.address]);
     write_and_sync(&pond.mnt().join("after"), b"after it");
     lose_the_mount(&mut pond, daemon);
-    let copy = PathBuf::from(kept(&pond)["file"].as_str().unwrap());
+    let copy = PathBuf::from(kept(&pond, "store")["file"].as_str().unwrap());
     let held = fs::read(&copy).unwrap();
     let places: Vec<usize> =
         (0..held.len()).step_by(4096).filter(|at| held[*at..*at + 4096] == bytes[..4096]).collect();
@@ -675,12 +675,12 @@ fn a_take_over_that_is_refused_leaves_the_pool_with_its_owner() {
     let file = OpenOptions::new().write(true).open(&copy).unwrap();
     places.iter().for_each(|at| file.write_all_at(&[9; 512], *at as u64).unwrap());
     take_over(&pond, &["--old-owner-is-dead"]).refused(38, &["damaged", "Nothing was changed", "--even-damaged"]);
-    assert_eq!(kept(&pond)["owner"], 1);
+    assert_eq!(kept(&pond, "store")["owner"], 1);
     let daemon = mount(&mut pond, &["--peer", &peer.address]);
     assert!(fs::read(pond.mnt().join("rotten")).unwrap() == bytes, "the owner has it");
     lose_the_mount(&mut pond, daemon);
     take_over(&pond, &["--old-owner-is-dead", "--even-damaged"]).ok();
-    assert_eq!(kept(&pond)["owner"], 2);
+    assert_eq!(kept(&pond, "store")["owner"], 2);
     assert_eq!(fs::read(pond.at("mnt2").join("after")).unwrap(), b"after it");
     run(["unmount".as_ref(), pond.at("mnt2").as_os_str(), "--keep-dirty".as_ref()]).ok();
 }
@@ -713,7 +713,7 @@ fn a_copy_counts_after_its_host_was_stopped_in_order_or_if_its_syncs_are_durable
         // Before the owner notices, and tells the origin so.
         lose_the_mount(&mut pond, daemon);
         restart_the_peers_host(&pond);
-        let kept = kept(&pond);
+        let kept = kept(&pond, "store");
         assert_eq!((&kept["counts"], &kept["durable"]), (&counts.into(), &more.is_some().into()), "{kept}");
         if !counts {
             assert!(kept["why"].as_str().unwrap().contains("went down"), "{kept}");

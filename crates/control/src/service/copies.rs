@@ -93,13 +93,7 @@ impl Service {
         there.map(|shown| self.members.devices().path_of(shown.member)).collect()
     }
 
-    /// Where each member lies that counts: also a peer's that was a copy, and is the pool's flash by now.
-    fn in_use_at(&self, stats: &ShardStats) -> Vec<PathBuf> {
-        let counts = stats.members.iter().filter(|shown| shown.state != MemberState::Gone);
-        counts.map(|shown| self.members.devices().path_of(shown.member)).collect()
-    }
-
-    /// Where those lie whose peers are not being drained.
+    /// How many copies are at peers that are not being drained.
     fn staying(&self, stats: &ShardStats) -> usize {
         stats.members.iter().filter(|shown| shown.keeps_copies() && !self.members.drains(shown)).count()
     }
@@ -107,28 +101,31 @@ impl Service {
     /// A copy at a peer that is being drained, if it may go now.
     fn leaver(&self, stats: &ShardStats) -> Option<MemberId> {
         let room = self.copies_at(stats).len() < usize::from(COPIES_MAX);
-        let may_go = self.staying(stats) >= self.copies_wanted() || !room && self.others(stats).next().is_some();
+        let draining = self.members.devices().draining();
+        let another = || self.others(stats).iter().any(|peer| !draining.has(peer.path()));
+        let may_go = self.staying(stats) >= self.copies_wanted() || !room && another();
         let drained = |shown: &&MemberShown| self.members.drains(shown) && shown.state == MemberState::InUse;
         stats.members.iter().find(drained).filter(|_| may_go).map(|shown| shown.member)
     }
 
-    /// The named peers that have no copy, and could.
-    pub(super) fn others(&self, stats: &ShardStats) -> impl Iterator<Item = PeerPlan> + use<> {
-        let (have, draining) = (self.in_use_at(stats), self.members.devices().draining());
-        let peers = self.members.devices().peers().into_iter();
-        peers.filter(move |peer| !have.iter().any(|at| at == peer.path()) && !draining.has(peer.path()))
+    /// The named peers that have no member of the pool.
+    fn others(&self, stats: &ShardStats) -> Vec<PeerPlan> {
+        let (peers, have) = (self.members.devices().peers(), self.members.in_use_at(stats));
+        without_member(&peers, &have).cloned().collect()
+    }
+
+    /// The same by their addresses, for people. None if there is none.
+    pub(super) fn others_named(&self, stats: &ShardStats) -> Option<String> {
+        let others: Vec<String> = self.others(stats).into_iter().map(|peer| peer.address).collect();
+        (!others.is_empty()).then(|| others.join(", "))
     }
 
     /// What to do about a copy at a peer that is being drained, while no other peer can have it.
     pub(super) fn drained_without_another(&self, stats: &ShardStats, peer: &Path) -> Option<String> {
         let (mnt, peer) = (self.mountpoint(), peer.display());
         let mnt = mnt.display();
-        let others: Vec<String> = self.others(stats).map(|peer| peer.address).collect();
-        let asks = if others.is_empty() {
-            "no other peer is named".to_owned()
-        } else {
-            format!("headpond asks {} again and again", others.join(", "))
-        };
+        let asks = self.others_named(stats).map(|others| format!("headpond asks {others} again and again"));
+        let asks = asks.unwrap_or_else(|| "no other peer is named".to_owned());
         (self.leaver(stats).is_none()).then(|| {
             format!(
                 "{peer} is being drained, and keeps its copy until another peer has one: {asks}. To name another one: headpond pool add {mnt} --peer HOST:PORT. To do without: headpond pool remove {mnt} {peer}"
@@ -144,10 +141,8 @@ impl Service {
 
     /// How many copies are missing that a peer that is named could have.
     fn lacking_copies(&self, stats: &ShardStats) -> usize {
-        let have = self.copies_at(stats);
-        let others = without_member(&self.members.devices().peers(), &self.in_use_at(stats)).count();
-        let room = usize::from(COPIES_MAX).saturating_sub(have.len());
-        self.copies_wanted().saturating_sub(self.staying(stats)).min(others).min(room)
+        let room = usize::from(COPIES_MAX).saturating_sub(self.copies_at(stats).len());
+        self.copies_wanted().saturating_sub(self.staying(stats)).min(self.others(stats).len()).min(room)
     }
 
     /// Looks for another copy, if peers are named and too few have one. On a thread of its own: peers may be silent.
@@ -231,7 +226,7 @@ impl Service {
         join: impl Fn(&PeerPlan, (HeldFlash, Member)) -> Result<(), String>,
     ) -> Result<Result<(), WhyNone>, Refusal> {
         let mut whys = WhyNone::new();
-        let have = self.in_use_at(&self.handle.stats());
+        let have = self.members.in_use_at(&self.handle.stats());
         for peer in without_member(peers, &have) {
             let joined = match self.open_at_peer(peer, None) {
                 Err(refusal) if refusal.status() == ExitStatus::Deposed => return Err(refusal),

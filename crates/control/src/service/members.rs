@@ -257,6 +257,12 @@ impl PoolMembers {
         }
     }
 
+    /// Where each member lies that counts: also one at a peer that was a copy, and is the pool's flash by now.
+    pub(super) fn in_use_at(&self, stats: &ShardStats) -> Vec<PathBuf> {
+        let counts = stats.members.iter().filter(|shown| shown.state != MemberState::Gone);
+        counts.map(|shown| self.devices.path_of(shown.member)).collect()
+    }
+
     /// Whether a member is a copy at a peer that is being drained.
     pub(crate) fn drains(&self, shown: &MemberShown) -> bool {
         shown.keeps_copies() && self.devices.draining().has(&self.devices.path_of(shown.member))
@@ -365,8 +371,8 @@ impl PoolMembers {
         Ok((flash, Member::in_use(MemberName(name), slots, bytes, start)))
     }
 
-    /// Has a peer make a member for copies, if fewer than `most` have some that are not being drained. It is as large as all devices here together,
-    /// unless a size is given.
+    /// Has a peer make a member for copies, if fewer than `most` have some that are not being drained. It is as large as all
+    /// devices here together, unless a size is given.
     ///
     /// # Errors
     /// Why it cannot join.
@@ -376,13 +382,10 @@ impl PoolMembers {
         size: Option<Size>,
         most: usize,
     ) -> Result<(HeldFlash, Member), Refusal> {
-        let members = self.handle.stats().members;
-        let there = members.iter().filter(|shown| shown.state != MemberState::Gone);
+        let stats = self.handle.stats();
+        let there = stats.members.iter().filter(|shown| shown.state != MemberState::Gone);
         let (copies, own): (Vec<&MemberShown>, Vec<&MemberShown>) = there.partition(|shown| shown.copies_only);
-        let elsewhere =
-            |one: &&MemberShown| self.devices.of(one.member).is_some_and(|device| device.file.here().is_none());
-        // Also one that is the pool's flash by now, as the flash here failed.
-        if copies.iter().chain(&own).any(|one| self.devices.path_of(one.member) == peer.path()) {
+        if self.in_use_at(&stats).iter().any(|at| at == peer.path()) {
             // To ask for another would take the place of that one.
             return Err(Refusal::Usage(format!("{} has a copy of the pool. Nothing was changed", peer.address)));
         }
@@ -411,6 +414,8 @@ impl PoolMembers {
         }
         // By another address a peer could be one that has a member. One name goes with the hello: that of the member whose loss
         // would cost more.
+        let elsewhere =
+            |one: &&MemberShown| self.devices.of(one.member).is_some_and(|device| device.file.here().is_none());
         let beside = own.iter().copied().find(elsewhere).or(copies.first().copied()).map(|one| one.name);
         let flash = peer
             .make(self.asking, &NewCopy { name, bytes, beside }, &self.deposed, &self.devices.draining())

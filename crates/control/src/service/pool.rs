@@ -34,56 +34,16 @@ pub(crate) const POOL: &str = "pool";
 
 /// A change that can be made, with all that it needs.
 pub(super) enum Planned {
-    Add {
-        flash: PathBuf,
-        size: Option<Size>,
-        reserve: Reserve,
-        format: bool,
-    },
-    AddPeer {
-        peer: PeerPlan,
-        size: Option<Size>,
-    },
-    Remove {
-        member: MemberId,
-        flash: PathBuf,
-    },
-    /// The same for a peer that is being drained, and that stays named.
-    Leave {
-        member: MemberId,
-        peer: PathBuf,
-    },
-    Forget {
-        member: MemberId,
-        flash: PathBuf,
-    },
-    Replace {
-        old: Option<MemberId>,
-        was: PathBuf,
-        new: PathBuf,
-        size: Option<Size>,
-        reserve: Reserve,
-        format: bool,
-    },
-    Offline {
-        member: MemberId,
-        flash: PathBuf,
-    },
-    Online {
-        was: MemberId,
-        flash: PathBuf,
-        taken: Taken,
-    },
-    Grow {
-        member: MemberId,
-        flash: PathBuf,
-        bytes: u64,
-    },
-    Shrink {
-        member: MemberId,
-        flash: PathBuf,
-        bytes: u64,
-    },
+    Add { flash: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
+    AddPeer { peer: PeerPlan, size: Option<Size> },
+    Remove { member: MemberId, flash: PathBuf },
+    Leave { member: MemberId, peer: PathBuf },
+    Forget { member: MemberId, flash: PathBuf },
+    Replace { old: Option<MemberId>, was: PathBuf, new: PathBuf, size: Option<Size>, reserve: Reserve, format: bool },
+    Offline { member: MemberId, flash: PathBuf },
+    Online { was: MemberId, flash: PathBuf, taken: Taken },
+    Grow { member: MemberId, flash: PathBuf, bytes: u64 },
+    Shrink { member: MemberId, flash: PathBuf, bytes: u64 },
 }
 
 impl Planned {
@@ -315,7 +275,6 @@ impl Service {
     fn lacks_copy(&self, lost: &str, left: usize) -> String {
         let mnt = self.mountpoint();
         let mnt = mnt.display();
-        let others: Vec<String> = self.others(&self.handle.stats()).map(|peer| peer.address).collect();
         if left >= self.settings().copies() {
             return format!(
                 "{lost}, and there are as many copies as copies={left} says. To miss it no more: headpond pool remove {mnt} PEER"
@@ -327,14 +286,13 @@ impl Service {
             (0, CopyLoss::GoOn) => "has no copy on another host. Meanwhile syncs wait for the flash here alone",
             (0, CopyLoss::Freeze) => "has no copy on another host. Meanwhile no sync is answered",
         };
-        if others.is_empty() {
+        let Some(others) = self.others_named(&self.handle.stats()) else {
             return format!(
                 "{lost}, and dirty data {meanwhile}. To have one: headpond pool add {mnt} --peer HOST:PORT"
             );
-        }
+        };
         format!(
-            "{lost}, and dirty data {meanwhile}. headpond asks {} again and again. To name another one: headpond pool add {mnt} --peer HOST:PORT",
-            others.join(", ")
+            "{lost}, and dirty data {meanwhile}. headpond asks {others} again and again. To name another one: headpond pool add {mnt} --peer HOST:PORT"
         )
     }
 
@@ -586,6 +544,7 @@ impl Service {
                 members.devices().forget_peer(&flash);
                 remove(members, member, &flash)
             }
+            // It stays named: the drain may end.
             Planned::Leave { member, peer } => remove(members, member, &peer),
             Planned::Offline { member, flash } => members.take_offline(member).map_err(|errno| stopped(&flash, errno)),
             Planned::Grow { member, bytes, .. } => members.grow(member, bytes).map_err(Stopped::Failed),
