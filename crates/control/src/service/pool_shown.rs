@@ -123,7 +123,7 @@ pub struct PoolMemberShown {
     pub member: u16,
     /// Where it lies, or lay. Empty if nobody knows.
     pub flash: PathBuf,
-    /// `ONLINE`, `SLOW` (it gets no new data), `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start), `OFFLINE`.
+    /// `ONLINE`, `SLOW` (it gets no new data), `DRAINING` (a copy that goes once another peer has one), `REMOVING`, `FAULTED` (it refused a write or a sync), `UNAVAIL` (it was not there at the start), `OFFLINE`.
     pub state: String,
     /// Whether it has second copies alone: a peer.
     pub copies_only: bool,
