@@ -88,6 +88,8 @@ pub struct HistorySums {
     pub repairs: u64,
     /// See `losses`.
     pub lists: u64,
+    /// Copies that the owner let go, as their host was being drained.
+    pub drains: u64,
     /// Losses before the last one was made up for, of a member without dirty blocks: they must cost nothing.
     pub second_losses: u64,
     /// Stops in order.
@@ -143,6 +145,7 @@ impl HistorySums {
         self.losses += other.losses;
         self.repairs += other.repairs;
         self.lists += other.lists;
+        self.drains += other.drains;
         self.second_losses += other.second_losses;
         self.stops += other.stops;
         self.recoveries += other.recoveries;
@@ -172,7 +175,7 @@ impl fmt::Display for HistorySums {
         write!(
             f,
             "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
-             {} takeovers with batches left in memory, {} members lost ({} while another was missing), {} of these made up for, {} lists of members, \
+             {} takeovers with batches left in memory, {} members lost ({} while another was missing), {} of these made up for, {} lists of members, {} copies let go, \
              {} clean stops, {} recoveries, {} flushes, {} scrubs, {} conflicts ({} seen by the status change time alone), \
              {} syncs that waited for this host alone, \
              {} MiB read and checked, {} checkpoints, \
@@ -187,6 +190,7 @@ impl fmt::Display for HistorySums {
             self.second_losses,
             self.repairs,
             self.lists,
+            self.drains,
             self.stops,
             self.recoveries,
             self.flushes,

@@ -85,8 +85,9 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn", "members"])]
     hosts: bool,
     /// Plant a bug in a history of hosts: answers-before-record, lease-from-answer, number-not-kept, gap-accepted,
-    /// takes-any-copy, destages-after-lease, fence-skipped, fences-itself, marker-first, believes-answers-only,
-    /// takes-part-of-copy
+    /// takes-any-copy, destages-after-lease, fence-skipped, fences-itself, believes-answers-only, takes-part-of-copy,
+    /// follows-again, tells-unsynced, answers-after-one, lets-go-early, leaves-before-record,
+    /// begins-early
     #[arg(long, requires = "hosts", value_parser = parse_planted_hosts)]
     planted_hosts: Option<PlantedHosts>,
     /// Plant a bug in a history of names: directory-not-noted, unlink-untold, rename-untold, status-untold,

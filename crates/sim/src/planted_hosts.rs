@@ -28,11 +28,19 @@ pub enum PlantedHosts {
     FollowsAgain,
     /// A start tells the registry of a list of members that it has read and that is not on disk.
     TellsUnsynced,
+    /// A sync is answered once one of two copies has it.
+    AnswersAfterOne,
+    /// A copy at a host that is being drained is let go before another one has everything.
+    LetsGoEarly,
+    /// A copy gets no more records from when it is to go, and not from when the list without it counts.
+    LeavesBeforeRecord,
+    /// A use is said to have begun before the list without a lost copy counts: that copy alone could go on, and is refused.
+    BeginsEarly,
 }
 
 impl PlantedHosts {
     /// All bugs, by their names on the command line.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 16] = [
         ("answers-before-record", Self::AnswersBeforeRecord),
         ("lease-from-answer", Self::LeaseFromAnswer),
         ("number-not-kept", Self::NumberNotKept),
@@ -45,6 +53,10 @@ impl PlantedHosts {
         ("takes-part-of-copy", Self::TakesPartOfCopy),
         ("follows-again", Self::FollowsAgain),
         ("tells-unsynced", Self::TellsUnsynced),
+        ("answers-after-one", Self::AnswersAfterOne),
+        ("lets-go-early", Self::LetsGoEarly),
+        ("leaves-before-record", Self::LeavesBeforeRecord),
+        ("begins-early", Self::BeginsEarly),
     ];
 
     /// Its name.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::lacking::lacks_nothing;
 use crate::peers::{Peer, append, records};
-use crate::pond::{Pond, SIZE, headpond, is_mounted, run, wait_until, write_and_sync};
+use crate::pond::{Pond, SIZE, headpond, is_mounted, kill_with_workers, run, wait_until, write_and_sync};
 use crate::several_devices::{pool, pool_status};
 
 /// A running etcd, with data of its own.
@@ -86,10 +86,20 @@ struct Wire {
 
 impl Wire {
     fn to(etcd: &Etcd) -> Self {
+        Self::with(etcd, u64::MAX)
+    }
+
+    /// One that is cut by itself: so many changes reach etcd, and nothing after them.
+    fn for_changes(etcd: &Etcd, most: u64) -> Self {
+        Self::with(etcd, most)
+    }
+
+    fn with(etcd: &Etcd, changes: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, to) = (listener.local_addr().unwrap().port(), etcd.port);
         let (cut, ends) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<TcpStream>>>::default());
         let (is_cut, all) = (cut.clone(), ends.clone());
+        let left = Arc::new(AtomicU64::new(changes));
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 // As a firewall that drops: who connects hears nothing.
@@ -98,10 +108,14 @@ impl Wire {
                 let Ok(far) = far else { continue };
                 for (from, to) in [(&near, &far), (&far, &near)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let is_cut = is_cut.clone();
+                    let (is_cut, left) = (is_cut.clone(), left.clone());
                     std::thread::spawn(move || {
                         let mut chunk = [0; 4096];
                         while let Ok(read) = from.read(&mut chunk) {
+                            let is_change = chunk[..read].windows(10).any(|part| part == b"requestPut");
+                            if is_change && left.fetch_sub(1, Ordering::SeqCst) == 0 {
+                                is_cut.store(true, Ordering::SeqCst);
+                            }
                             if read == 0 || (!is_cut.load(Ordering::SeqCst) && to.write_all(&chunk[..read]).is_err()) {
                                 break;
                             }
@@ -120,6 +134,10 @@ impl Wire {
 
     fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::SeqCst)
     }
 
     fn mend(&self) {
@@ -432,6 +450,33 @@ fn a_copy_that_the_owner_went_on_without_is_not_taken_over() {
     pond.unmount(&["--keep-dirty"]).ok();
     by_hand().ok();
     assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"on one");
+}
+
+/// While the registry has the list with the copy, the copy may have to go on.
+#[test]
+fn a_start_without_its_copy_that_the_registry_did_not_hear_of_leaves_the_copy_able_to_go_on() {
+    let mut pond = Pond::new();
+    let Some(etcd) = Etcd::start(&pond) else { return };
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &peer, &etcd.address());
+    write_and_sync(&pond.mnt().join("file"), b"on both");
+    pond.kill(daemon);
+    unmount_lazily(&pond.mnt());
+    let before = pond.marker().unwrap()["claim"]["id"].clone();
+    drop(peer);
+    // The start takes its lease with the first change. The second one would bring the list without the copy.
+    let wire = Wire::for_changes(&etcd, 1);
+    let mut starts = pond.start_foreground(&["--registry", &wire.address(), "--node", "first", "--lease-seconds", "3"]);
+    wait_until("it cannot tell of its list", || wire.is_cut());
+    wait_until("its claim lies beside the origin", || pond.marker().unwrap()["claim"]["id"] != before);
+    // Longer than it takes to say that the use has begun.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(pond.marker().unwrap()["claim"]["begun"], false);
+    kill_with_workers(&mut starts);
+    fs::remove_file(pond.flash()).unwrap();
+    let mut guard = Guard::start(&pond, &etcd.address(), &["--grace".as_ref(), "0".as_ref()]);
+    guard.wait_for_mount(&pond);
+    assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"on both");
 }
 
 #[test]

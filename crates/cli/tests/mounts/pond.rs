@@ -150,11 +150,7 @@ impl Pond {
 
     /// The same with more in its environment.
     pub fn mount_foreground_with(&mut self, more: &[&str], environment: &[(&str, &str)]) -> usize {
-        let mut command = headpond();
-        command.envs(environment.iter().copied());
-        command.arg("mount").arg(self.origin()).arg(self.mnt()).arg("--flash").arg(self.flash()).args(more);
-        let log = fs::File::create(self.at("log")).unwrap();
-        let mut daemon = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let mut daemon = self.start_foreground_with(more, environment);
         let mnt = self.mnt();
         // A mount whose daemon was killed is still in the kernel's list: this one answers.
         wait_until("the mount stands", || {
@@ -163,6 +159,19 @@ impl Pond {
         });
         self.daemons.push(daemon);
         self.daemons.len() - 1
+    }
+
+    /// Starts a daemon that may never come to serve.
+    pub fn start_foreground(&self, more: &[&str]) -> Child {
+        self.start_foreground_with(more, &[])
+    }
+
+    fn start_foreground_with(&self, more: &[&str], environment: &[(&str, &str)]) -> Child {
+        let mut command = headpond();
+        command.envs(environment.iter().copied());
+        command.arg("mount").arg(self.origin()).arg(self.mnt()).arg("--flash").arg(self.flash()).args(more);
+        let log = fs::File::create(self.at("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
     }
 
     /// SIGKILL for the holder, and with it the worker: what a crash of the whole daemon is.
@@ -288,7 +297,7 @@ impl Drop for Pond {
 }
 
 /// Kills a holder. The kernel then kills its worker, which is gone on return.
-fn kill_with_workers(holder: &mut Child) {
+pub fn kill_with_workers(holder: &mut Child) {
     let workers = children(holder.id());
     holder.kill().unwrap();
     holder.wait().unwrap();

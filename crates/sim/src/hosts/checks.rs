@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::hosts::host::{Image, Value, Who};
+use crate::hosts::host::{Image, PeerRow, Superblock, Value, Who};
 use crate::hosts::network::Place;
-use crate::hosts::promises::{Handed, Landed};
+use crate::hosts::promises::{Handed, Landed, Marker};
 use crate::hosts::world::{Event, World};
 
 impl World {
@@ -34,6 +34,20 @@ impl World {
         let delay = self.network.delay(&mut self.rng);
         self.after(delay, Event::Lands(change));
         change
+    }
+
+    /// A node that was fenced is let in again. What its kernel had for the origin by then is no more.
+    pub(crate) fn lets_in(&mut self, host: usize) {
+        let name = self.hosts[host].node().name;
+        if self.origin.fenced.remove(&name) {
+            let had = self.origin.handed.iter().filter(|(_, handed)| handed.host == host);
+            let had: Vec<u64> = had.map(|(change, _)| *change).collect();
+            for change in had {
+                self.origin.handed.remove(&change);
+                self.origin.landed.insert(change, Landed::Refused);
+            }
+            self.promises.changed_by.remove(&name);
+        }
     }
 
     /// A change reaches the origin, if its host can.
@@ -133,6 +147,64 @@ impl World {
             self.breaks(|| format!("two owners answer the sync of record {number}"));
         }
         self.summary.ops += 1;
+        self.heirs_have_all();
+    }
+
+    /// Each host that could take the pool over now has each synced record.
+    fn heirs_have_all(&mut self) {
+        let lacks =
+            self.heirs().filter(|(.., superblock)| self.is_allowed_beside(superblock)).find_map(|(host, log, _)| {
+                let chain = self.chain(log);
+                let lacks = self.promises.made.iter().find(|(number, id)| {
+                    !self.promises.lost.contains(number) && chain.get(number).is_none_or(|value| value.id != **id)
+                });
+                lacks.map(|(number, _)| (host, *number))
+            });
+        if let Some((host, number)) = lacks {
+            self.breaks(|| format!("host {host} could take the pool over, and lacks the synced record {number}"));
+        }
+    }
+
+    /// Until the registry knows this list, each host that it would let take the pool over may do so by what lies beside the
+    /// origin, too.
+    pub(crate) fn no_heir_is_refused(&mut self, members: u64) {
+        if self.etcd.record().is_some_and(|record| record.members >= members) {
+            return;
+        }
+        let refused = self.heirs().find(|(.., superblock)| !self.is_allowed_beside(superblock)).map(|(host, ..)| host);
+        if let Some(host) = refused {
+            self.breaks(|| format!("host {host} may take the pool over by the registry, and not by the marker"));
+        }
+    }
+
+    fn is_allowed_beside(&self, superblock: &Superblock) -> bool {
+        let by_marker = |marker: Marker| marker.members <= superblock.members && superblock.is_of(marker.last);
+        self.origin.marker.is_none_or(by_marker)
+    }
+
+    /// The hosts whose guard would take the lease, if it were gone: with the log and the superblock of the copy there.
+    fn heirs(&self) -> impl Iterator<Item = (usize, &BTreeMap<u64, Value>, Superblock)> {
+        self.hosts.iter().filter_map(|host| {
+            let record = self.etcd.record().filter(|record| record.node.name != host.node().name)?;
+            let stored =
+                host.store.as_ref().filter(|stored| host.is_up && stored.counts(host.boot) && !stored.taken_over)?;
+            let image = Some(&stored.device.now).filter(|image| image.is_whole && stored.owner == record.owner)?;
+            let superblock = image.superblock.filter(|superblock| record.members <= superblock.members)?;
+            Some((host.index, &image.log, superblock))
+        })
+    }
+
+    /// An owner lets a copy go. One of those that it keeps has to have everything, unless its host has lost it by now.
+    pub(crate) fn lets_go(&mut self, keeps: &[PeerRow]) {
+        let is_whole = |row: &PeerRow| {
+            let host = &self.hosts[row.host];
+            let stored = host.store.as_ref().filter(|stored| stored.member == row.name);
+            stored.filter(|stored| host.is_up && stored.counts(host.boot)).map(|stored| stored.device.now.is_whole)
+        };
+        let keeps: Vec<bool> = keeps.iter().filter_map(is_whole).collect();
+        if !keeps.is_empty() && !keeps.contains(&true) {
+            self.breaks(|| "an owner lets a copy go, and no other one has everything".to_owned());
+        }
     }
 
     /// A copy gets another value for a record.

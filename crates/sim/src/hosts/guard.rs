@@ -128,6 +128,9 @@ async fn judge(here: &Here, owner: u64, members: u64) -> Result<(), &'static str
     if marker.is_some_and(|marker| marker.owner > owner) {
         return Err("another took the pool over");
     }
+    if marker.is_some_and(|marker| !superblock.is_of(marker.last)) {
+        return Err("the copy is as an earlier use left it");
+    }
     if is_whole { Ok(()) } else { Err("the copy lacks something that is dirty") }
 }
 

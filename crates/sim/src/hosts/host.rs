@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::Nanos;
+use headpond_base::{Nanos, PoolId};
 use headpond_claim::Node;
+use headpond_claim::ownership::{Allowed, Awaited, Drawn, Held, Ownership, Use, Whose, judge};
 use headpond_peer::MemberNamed;
 
 /// Which program a process runs.
@@ -47,14 +48,49 @@ pub(crate) struct PeerRow {
     pub(crate) name: MemberNamed,
 }
 
+/// Where a pool has its copies: two at most.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Peers([Option<PeerRow>; 2]);
+
+impl Peers {
+    pub(crate) fn of(rows: impl IntoIterator<Item = PeerRow>) -> Self {
+        let mut rows = rows.into_iter();
+        let peers = Self([rows.next(), rows.next()]);
+        assert!(rows.next().is_none(), "a pool has two copies at most");
+        peers
+    }
+
+    pub(crate) fn rows(self) -> impl Iterator<Item = PeerRow> {
+        self.0.into_iter().flatten()
+    }
+}
+
 /// A superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub(crate) owner: u64,
     pub(crate) epoch: u64,
+    /// The claim of the last use.
+    pub(crate) claim: Drawn,
     /// Generation of the list of members.
     pub(crate) members: u64,
-    pub(crate) peer: Option<PeerRow>,
+    pub(crate) peers: Peers,
+}
+
+/// The pool's name, and the key of its origin.
+pub(crate) const POOL: PoolId = PoolId([7; 16]);
+const KEY: Drawn = [8; 16];
+
+impl Superblock {
+    /// Whether a device with it is as this use of the pool left it: `whose` of `control/src/pool/recovery.rs`.
+    pub(crate) fn is_of(&self, last: Use) -> bool {
+        let awaited = Awaited { pool: Some(POOL), key: Some(KEY), claim: Some(last), durable: None };
+        let Self { epoch, claim, .. } = *self;
+        let origin = Some(Whose { key: KEY, same_path: true });
+        let held = Held { pool: POOL, origin, epoch, claim, counter: 1, host_batch: 1, dirty: true };
+        let allowed = Allowed { format: false, discard_dirty: false };
+        judge(Some(&awaited), Some(&held), allowed) == Ok(Ownership::Same(KEY))
+    }
 }
 
 /// What a device has of a pool.
@@ -101,6 +137,8 @@ pub(crate) struct Stored {
     pub(crate) boot: u64,
     pub(crate) settled: bool,
     pub(crate) taken_over: bool,
+    /// The owner has let it go: all but its number is gone.
+    pub(crate) removed: bool,
     pub(crate) device: Device,
     /// The process that has the lock of the file.
     pub(crate) lock: Option<Who>,
@@ -111,7 +149,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// Whether its bytes count, as `Store::counts` says.
     pub(crate) const fn counts(&self, boot: u64) -> bool {
-        self.settled || self.boot == boot
+        !self.removed && (self.settled || self.boot == boot)
     }
 }
 
@@ -145,6 +183,8 @@ pub(crate) struct Host {
     pub(crate) is_gone: bool,
     pub(crate) flash: Option<Device>,
     pub(crate) store: Option<Stored>,
+    /// Its operator wants its store empty.
+    pub(crate) drains: bool,
     pub(crate) sessions: Sessions,
     pub(crate) lives: BTreeMap<Program, Life>,
 }
@@ -153,8 +193,8 @@ impl Host {
     pub(crate) fn new(index: usize, rate: u64) -> Self {
         let lives = Program::ALL.map(|program| (program, Life::default())).into();
         let (flash, store, sessions) = (None, None, Sessions::default());
-        let (is_up, sleeps, is_gone) = (false, false, false);
-        Self { index, rate, boot: 0, booted_at: 0, is_up, sleeps, is_gone, flash, store, sessions, lives }
+        let (is_up, sleeps, is_gone, drains) = (false, false, false, false);
+        Self { index, rate, boot: 0, booted_at: 0, is_up, sleeps, is_gone, flash, store, drains, sessions, lives }
     }
 
     /// It counts from the boot, also while the host sleeps.

@@ -3,7 +3,7 @@
 //! The steps are those of `copies/src/session.rs`, `copy.rs`, `store.rs` and `taken_over.rs`, in their order: whoever
 //! changes them there repeats it here. Whom a peer serves, and what it carries out, the real `headpond_peer` says.
 
-use headpond_base::Nanos;
+use headpond_base::{Errno, Nanos};
 use headpond_peer::{
     Accepted, Asked, Hello, HelloRefused, HelloVerdict, KeeperSide, Kept, PROTOCOL, PeerFrame, Reason, Said, judge,
 };
@@ -50,6 +50,9 @@ impl World {
     fn may_replace(&self, host: usize, hello: &Hello) -> bool {
         let host = &self.hosts[host];
         let Some(stored) = host.store.as_ref().filter(|stored| stored.counts(host.boot)) else { return false };
+        if host.drains {
+            return false;
+        }
         let kept = Kept { owner: stored.owner, epoch: stored.epoch, member: stored.member, bytes: BYTES, counts: true };
         let makes = matches!(judge(hello, Some(&kept)), HelloVerdict::Make(_));
         let ours = stored.lock.is_none_or(|lock| lock.program == Program::Server);
@@ -82,6 +85,7 @@ impl World {
                 (stored.boot, stored.settled, stored.taken_over) = (host.boot, false, false);
                 stored.lock = stored.lock.or(Some(who));
             }
+            HelloVerdict::Make(_) if host.drains => return Err(refused(Reason::Draining)),
             HelloVerdict::Make(kept) => {
                 host.store = Some(Stored {
                     owner: kept.owner,
@@ -90,6 +94,7 @@ impl World {
                     boot: host.boot,
                     settled: false,
                     taken_over: false,
+                    removed: false,
                     device: Device::new(Image::empty()),
                     lock: Some(who),
                     held: None,
@@ -139,6 +144,21 @@ impl World {
         }
     }
 
+    /// `Serving::forget`: the owner has let the copy go. Its number stays. False if the file is another's.
+    fn forget(&mut self, who: Who, session: u64) -> bool {
+        let host = &mut self.hosts[who.host];
+        let owner = host.sessions.owner;
+        let ours = |stored: &&mut Stored| stored.owner == owner && stored.held.is_none();
+        let Some(stored) = host.store.as_mut().filter(|_| host.sessions.newest == session).filter(ours) else {
+            return false;
+        };
+        (stored.removed, stored.settled, stored.lock) = (true, false, None);
+        stored.device = Device::new(Image::empty());
+        host.sessions.newest += 1;
+        self.summary.drains += 1;
+        true
+    }
+
     /// `Serving::end`: a connection has ended. If it was the newest, the copy goes to disk, and its file is free.
     fn end_session(&mut self, who: Who, session: u64) {
         let host = &mut self.hosts[who.host];
@@ -173,7 +193,14 @@ async fn meet(here: Here, conn: usize) {
 async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
     let mut side = KeeperSide::new();
     let mut replaces = None;
+    let mut told = false;
     loop {
+        // `DrainWord::is_due`.
+        let drains = here.host(|host| host.drains);
+        if session.is_some() && drains && !told {
+            self::answer(here, conn, 0, Said::Draining);
+        }
+        told = drains && session.is_some();
         let came = here.wait(LOOK, move |world| world.conns[conn].ends[1].inbox.pop_front()).await;
         let Some(frame) = came else {
             if let Some(session) = *session
@@ -216,6 +243,17 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
                         return answer(here, conn, frame.tag, Said::Refused(refused));
                     }
                 }
+            }
+            (Asked::LetGo, Some(session)) => {
+                if let Err(over) = here.with(|world| world.may(here.who, session)) {
+                    return say_over(here, conn, over);
+                }
+                let said = if here.with(|world| world.forget(here.who, session)) {
+                    Said::Done
+                } else {
+                    Said::Failed(Errno::IO)
+                };
+                return answer(here, conn, frame.tag, said);
             }
             (asked, Some(session)) => {
                 let done = here.with(|world| {

@@ -1,11 +1,12 @@
 //! The owner's end of a connection: `copies/src/link.rs`, step by step, around the real [`OwnerSide`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use headpond_base::Nanos;
 use headpond_peer::{Heard, Hello, HelloRefused, OwnerSide, PeerFrame, Reason, Said};
 
+use crate::hosts::host::PeerRow;
 use crate::hosts::kept::Deposed;
 use crate::hosts::network::{Frame, Load, PAGE};
 use crate::hosts::world::Here;
@@ -37,8 +38,12 @@ struct State {
 pub(crate) struct Link {
     here: Here,
     conn: usize,
-    /// The peer's host.
-    pub(crate) to: usize,
+    /// The member, and its host.
+    pub(crate) row: PeerRow,
+    /// Its host is being drained.
+    pub(crate) is_draining: Cell<bool>,
+    /// It alone has all that is dirty.
+    pub(crate) is_whole: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -46,11 +51,11 @@ impl Link {
     /// `Link::connect`, and the thread that hears.
     pub(crate) async fn connect(
         here: &Here,
-        to: usize,
+        row: PeerRow,
         hello: Hello,
         deposed: &Rc<Deposed>,
     ) -> Result<Rc<Self>, Trouble> {
-        let conn = here.with(|world| world.connect(here.who, to));
+        let conn = here.with(|world| world.connect(here.who, row.host));
         let mut side = OwnerSide::new();
         here.with(|world| {
             world.send(conn, false, Frame { tag: 0, said: Some(Said::Hello(hello)), load: Load::Nothing })
@@ -74,7 +79,14 @@ impl Link {
             }
         }
         let state = RefCell::new(State { side, next: 1, done: 0, heard_at: here.clock(), ended: false });
-        let link = Rc::new(Self { here: here.clone(), conn, to, state });
+        let link = Rc::new(Self {
+            here: here.clone(),
+            conn,
+            row,
+            is_draining: Cell::new(false),
+            is_whole: Cell::new(false),
+            state,
+        });
         let (hears, deposed) = (link.clone(), deposed.clone());
         here.spawn(async move { hears.hear(&deposed).await });
         Ok(link)
@@ -88,6 +100,12 @@ impl Link {
     /// Sends a sync. Its number.
     pub(crate) fn sync(&self) -> u64 {
         self.ask(Said::Sync, Load::Nothing)
+    }
+
+    /// The pool has no member there any more. Whether that arrives, nobody waits for.
+    pub(crate) fn let_go(&self) {
+        self.ask(Said::LetGo, Load::Nothing);
+        self.state.borrow_mut().ended = true;
     }
 
     fn ask(&self, said: Said<'static>, load: Load) -> u64 {
@@ -130,16 +148,19 @@ impl Link {
                 continue;
             };
             state.heard_at = self.here.clock();
-            let heard =
-                frame.said.and_then(|said| state.side.take(&PeerFrame { tag: frame.tag, said }).ok().map(is_deposed));
-            match heard {
-                Some(Some(())) => {
+            let said = frame.said.ok_or(());
+            match said.and_then(|said| state.side.take(&PeerFrame { tag: frame.tag, said }).map_err(drop)) {
+                Ok(Heard::Deposed(_)) => {
                     self.here.trace(|| "the peer says that it is deposed".to_owned());
                     state.ended = true;
                     deposed.say();
                 }
-                Some(None) => state.done = frame.tag,
-                None => {
+                Ok(Heard::Draining) => {
+                    self.here.trace(|| format!("host {} says that it is being drained", self.row.host));
+                    self.is_draining.set(true);
+                }
+                Ok(_) => state.done = frame.tag,
+                Err(()) => {
                     self.here.trace(|| "the connection has ended".to_owned());
                     state.ended = true;
                 }
@@ -150,8 +171,4 @@ impl Link {
             world.poke(self.here.who);
         });
     }
-}
-
-const fn is_deposed(heard: Heard<'_>) -> Option<()> {
-    if let Heard::Deposed(_) = heard { Some(()) } else { None }
 }

@@ -1,7 +1,7 @@
 //! Several hosts that own one pool in turn, and whatever befalls them.
 //!
 //! Two or three hosts, each with a mount of its own, a server of copies and a guard; etcd; an origin that all see; a
-//! network between all of them. The decisions are the product's own (`headpond-claim`, `headpond-peer`). The steps
+//! network between all of them. The owner wants a copy on one other host, or on two; operators drain hosts. The decisions are the product's own (`headpond-claim`, `headpond-peer`). The steps
 //! between them are modelled, each file after one of `headpond-control` or `headpond-copies`; its header names that.
 //!
 //! | file | what it is |
@@ -14,10 +14,12 @@
 //! | `promises`, `checks` | the origin, what was promised; whether that is kept |
 //! | `kept`, `guard`, `gate` | an owner's lease; who takes one that is gone; what passes to the origin |
 //! | `keeper`, `link` | the two ends of a copy |
-//! | `mount` | an owner: a counter that appends numbered records |
+//! | `mount` | an owner: a counter that appends numbered records, and its copies |
 //!
 //! Keeps true, of the product:
 //! - Whoever serves has each record whose sync was answered, if any host still has it.
+//! - At each answer, whoever could take over has each such record.
+//! - No copy is let go before another one has everything.
 //! - No two owners answer the sync of one record, nor one owner a sync that the next one lacks.
 //! - No change of the origin begins once another has taken the lease. With a program that fences, none arrives once another
 //!   serves; without one, none that began later than the lease ended.

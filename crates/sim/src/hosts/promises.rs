@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headpond_claim::ownership::Use;
+
 use crate::hosts::host::Value;
 
 /// The marker beside the origin.
@@ -12,6 +14,8 @@ pub(crate) struct Marker {
     pub(crate) host: usize,
     pub(crate) owner: u64,
     pub(crate) members: u64,
+    /// The last use of the pool.
+    pub(crate) last: Use,
 }
 
 /// A change that was handed to a kernel.

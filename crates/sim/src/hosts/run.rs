@@ -10,8 +10,7 @@ use headpond_base::Nanos;
 use headpond_timed::Rng;
 
 use crate::hosts::guard::guard;
-use crate::hosts::host::{Device, Image, Superblock};
-use crate::hosts::host::{Program, Who};
+use crate::hosts::host::{Device, Host, Image, Peers, Program, Superblock, Who};
 use crate::hosts::keeper::settle;
 use crate::hosts::mount::mount;
 use crate::hosts::network::Place;
@@ -47,13 +46,15 @@ const QUIET: u64 = 60 * SECOND;
 impl Run {
     fn all(&mut self, seed: u64, options: &Options, at: &mut Option<u32>) -> Result<(), String> {
         self.world.with(|world| {
-            let superblock = Superblock { owner: 1, epoch: 1, members: 1, peer: None };
+            let superblock = Superblock { owner: 1, epoch: 1, claim: [0; 16], members: 1, peers: Peers::default() };
             let image = Image { superblock: Some(superblock), log: BTreeMap::new(), has_tail: true, is_whole: true };
             world.hosts[0].flash = Some(Device::new(image));
             (0..world.hosts.len()).for_each(|host| world.power_on(host));
         });
         let mut swarm = Rng::for_part(seed, u64::MAX - 41);
-        let weights: Vec<u64> = FAULTS.iter().map(|_| *swarm.pick(&[0, 1, 1, 4])).collect();
+        // Of drains few have an effect.
+        let more = |fault: &Fault| if matches!(fault, Fault::Drain) { 5 } else { 1 };
+        let weights: Vec<u64> = FAULTS.iter().map(|fault| more(fault) * *swarm.pick(&[0, 1, 1, 4])).collect();
         let often = *swarm.pick(&[20, 60, 150]);
         let mut may_lose = swarm.chance(400);
         for index in 0..options.ops {
@@ -247,9 +248,11 @@ enum Fault {
     StopWhileSlow,
     /// What a host says arrives at etcd, and it hears nothing; its peers hear nothing from it.
     Deaf,
+    /// The operator of a host wants its store empty, or does no more.
+    Drain,
 }
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 14] = [
     Fault::CutOneWay,
     Fault::CutOff,
     Fault::Slow,
@@ -263,6 +266,7 @@ const FAULTS: [Fault; 13] = [
     Fault::KillBehindCut,
     Fault::StopWhileSlow,
     Fault::Deaf,
+    Fault::Drain,
 ];
 
 impl World {
@@ -335,6 +339,12 @@ impl World {
                 let until = now + long + 5 * SECOND;
                 self.network.cuts.insert((Place::Etcd, Place::Host(host)), until);
                 self.cut_from_hosts(host, until);
+            }
+            Fault::Drain => {
+                let has_copy = |host: &&mut Host| host.store.as_ref().is_some_and(|stored| !stored.removed);
+                if let Some(drains) = self.hosts.iter_mut().find(has_copy) {
+                    drains.drains = !drains.drains;
+                }
             }
         }
     }

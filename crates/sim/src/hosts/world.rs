@@ -81,6 +81,8 @@ pub(crate) struct World {
     pub(crate) broken: Option<String>,
     /// Whether there is a program that fences.
     pub(crate) hook: bool,
+    /// On how many other hosts the pool's owner wants copies.
+    pub(crate) copies: usize,
     /// Why a history may end with nobody who goes on: what docs/decisions/0027-leases.md calls open.
     pub(crate) excuses: BTreeSet<&'static str>,
     pub(crate) verbose: bool,
@@ -97,7 +99,8 @@ const DRIFT: u64 = 45;
 impl World {
     pub(crate) fn new(seed: u64, planted: Option<PlantedHosts>, verbose: bool) -> Self {
         let mut rng = Rng::for_part(seed, u64::MAX - 40);
-        let count = if rng.chance(700) { 2 } else { 3 };
+        let count = if rng.chance(500) { 2 } else { 3 };
+        let copies = if count > 2 && rng.chance(500) { 2 } else { 1 };
         let mut rate = || 1000 - DRIFT + rng.below(2 * DRIFT + 1);
         let hosts = (0..count).map(|index| Host::new(index, rate())).collect();
         let etcd = Etcd::new(LEASE.0 * 1000 / rate());
@@ -121,11 +124,19 @@ impl World {
             calls: BTreeMap::new(),
             broken: None,
             hook,
+            copies,
             excuses: BTreeSet::new(),
             verbose,
             summary: HistorySums::default(),
             shared: Weak::new(),
         }
+    }
+
+    /// A name that nothing else has.
+    pub(crate) fn draw(&mut self) -> [u8; 16] {
+        let mut drawn = [0; 16];
+        drawn[..8].copy_from_slice(&self.rng.next().to_le_bytes());
+        drawn
     }
 
     pub(crate) fn trace(&self, what: impl FnOnce() -> String) {

@@ -1,19 +1,21 @@
-//! A mount: it takes a pool into use, serves, changes its list of members, and destages.
+//! A mount: it takes a pool into use, serves, and destages. Its list of members is the matter of `members`.
 //!
-//! The order is that of `control/src/life/pool.rs` (lease, peer, recovery, marker, list, service), of `tell_members` there,
-//! and of the engine's `membership.rs`: whoever changes it there repeats it here. The engine itself is a counter: it
-//! appends numbered records.
+//! The order is that of `control/src/life/pool.rs` (lease, peers, recovery, marker, list, service): whoever changes it there
+//! repeats it here. The engine itself is a counter: it appends numbered records.
+
+mod members;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use headpond_base::{Nanos, PoolId};
-use headpond_peer::{Hello, PROTOCOL};
+use headpond_base::Nanos;
+use headpond_claim::ownership::Use;
+use headpond_peer::{Hello, MemberNamed, PROTOCOL};
 
 use crate::hosts::gate::Gate;
 use crate::hosts::host::Program;
-use crate::hosts::host::{Device, PeerRow, Superblock, Value};
+use crate::hosts::host::{Device, POOL, PeerRow, Peers, Superblock, Value};
 use crate::hosts::keeper::BYTES;
 use crate::hosts::kept::{Deposed, Kept, TermState};
 use crate::hosts::link::{Link, Trouble};
@@ -21,9 +23,6 @@ use crate::hosts::network::Load;
 use crate::hosts::promises::{Landed, Marker};
 use crate::hosts::world::Here;
 use crate::planted_hosts::PlantedHosts;
-
-/// The list is told again after this: `TELL_AGAIN` of `membership.rs`.
-const TELL_AGAIN: Nanos = Nanos(Nanos::SECOND.0 / 2);
 
 /// Why a mount did not come to be.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +34,8 @@ pub(crate) enum Refusal {
     Deposed,
     /// A device that has something is not here.
     MemberMissing,
+    /// The device is as an earlier use left it.
+    Image,
 }
 
 /// A pool in use.
@@ -45,11 +46,14 @@ struct Pool {
     kept: Rc<Kept>,
     gate: Gate,
     superblock: Cell<Superblock>,
-    link: RefCell<Option<Rc<Link>>>,
+    /// The copies of the list, and one that joins from when the list with it counts.
+    links: RefCell<Vec<Rc<Link>>>,
     /// A member is lost, and the list without it does not count yet: no sync is answered that is not on each member.
     is_held: Cell<bool>,
     /// It counts here.
     is_listed: Cell<bool>,
+    /// From here on whoever lacks the claim is an image, and applications are served.
+    has_begun: Cell<bool>,
     /// The last record, and its name.
     last: Cell<(u64, u64)>,
     /// What is answered, and what the origin has.
@@ -57,17 +61,25 @@ struct Pool {
     destaged: Cell<u64>,
 }
 
-fn hello(owner: u64, epoch: u64, made: Option<[u8; 16]>) -> Hello {
+/// A record that was handed to the copies.
+struct Asked {
+    /// The copies, and the sync that each owes.
+    syncs: Vec<(Rc<Link>, u64)>,
+    /// A lost member held up all answers by then: the copies that it went to may not be all that could take over.
+    was_held: bool,
+}
+
+fn hello(superblock: &Superblock, made: Option<MemberNamed>, beside: Option<PeerRow>) -> Hello {
     let bytes = if made.is_some() { BYTES } else { 0 };
     Hello {
         version: PROTOCOL,
         durable: false,
-        pool: PoolId([7; 16]),
+        pool: POOL,
         member: made.unwrap_or_default(),
-        owner,
-        epoch,
+        owner: superblock.owner,
+        epoch: superblock.epoch,
         bytes,
-        beside: [0; 16],
+        beside: beside.map_or([0; 16], |row| row.name),
     }
 }
 
@@ -133,12 +145,11 @@ async fn recover(
     deposed: &Rc<Deposed>,
     kept: &Rc<Kept>,
 ) -> Result<Pool, Refusal> {
-    let mut link = None;
-    if takes.is_none()
-        && let Some(peer) = superblock.peer
-    {
-        match Link::connect(here, peer.host, hello(superblock.owner, superblock.epoch, None), deposed).await {
-            Ok(connected) => link = Some(connected),
+    // `invite`: the copies that the list has. A take-over has its own alone.
+    let mut links = Vec::new();
+    for row in superblock.peers.rows().filter(|_| takes.is_none()) {
+        match Link::connect(here, row, hello(&superblock, None, None), deposed).await {
+            Ok(connected) => links.push(connected),
             Err(Trouble::Deposed) => return Err(Refusal::Deposed),
             Err(Trouble::NotKept | Trouble::Away) => {}
         }
@@ -149,6 +160,9 @@ async fn recover(
     }
     if found.is_some_and(|marker| marker.members > superblock.members) {
         return Err(Refusal::MemberMissing);
+    }
+    if found.is_some_and(|marker| !superblock.is_of(marker.last)) {
+        return Err(Refusal::Image);
     }
     here.sleep_below(1500).await;
     let is_whole = here.device(|device| device.now.is_whole).ok_or(Refusal::NoPool)?;
@@ -173,12 +187,21 @@ async fn recover(
     here.with(|world| {
         let node = world.hosts[here.who.host].node();
         if world.etcd.has_lease(&node) {
-            world.origin.fenced.remove(&node.name);
+            world.lets_in(here.who.host);
         }
     });
     // `FoundPool::start`: the marker, if it still is as it was found.
     here.origin_answers().await;
-    let marker = Marker { host: here.who.host, owner, members: superblock.members };
+    let claim = here.with(|world| world.draw());
+    let used = Use {
+        epoch: superblock.epoch + 1,
+        id: Some(claim),
+        before: Some(superblock.claim),
+        earlier: Use::earlier_of_next(found.map(|marker| marker.last).as_ref(), None, superblock.claim),
+        begun: false,
+        stopped_at: None,
+    };
+    let marker = Marker { host: here.who.host, owner, members: superblock.members, last: used };
     let written = here.with(|world| {
         let same = world.origin.marker == found;
         if same {
@@ -189,11 +212,11 @@ async fn recover(
     if !written {
         return Err(Refusal::Deposed);
     }
-    // Who goes on with another list than it found has lost a member: of a take-over the old flash, else the copy.
-    let mut now = Superblock { owner, epoch: superblock.epoch + 1, ..superblock };
-    let is_settled = takes.is_none() && link.is_some() == superblock.peer.is_some();
+    // Who goes on with another list than it found has lost a member: of a take-over the old flash, else a copy.
+    let mut now = Superblock { owner, epoch: used.epoch, claim, ..superblock };
+    let is_settled = takes.is_none() && links.len() == superblock.peers.rows().count();
     if !is_settled {
-        (now.members, now.peer) = (superblock.members + 1, None);
+        (now.members, now.peers) = (superblock.members + 1, Peers::of(links.iter().map(|link| link.row)));
     }
     let pool = Pool {
         here: here.clone(),
@@ -202,9 +225,10 @@ async fn recover(
         kept: kept.clone(),
         gate: Gate::new(here, owner, deposed),
         superblock: Cell::new(now),
-        link: RefCell::new(link),
+        links: RefCell::new(links),
         is_held: Cell::new(!is_settled),
         is_listed: Cell::new(is_settled),
+        has_begun: Cell::new(false),
         last: Cell::new(last),
         answered: Cell::new(last.0),
         destaged: Cell::new(destaged),
@@ -227,17 +251,23 @@ impl Pool {
         self.deposed.state(self.here.clock())
     }
 
-    /// After a crash the copy may have less or more than the flash here.
+    /// After a crash a copy may have less or more than the flash here.
     async fn bring_level(&self, chain: &BTreeMap<u64, Value>) {
-        let Some(link) = self.link.borrow().clone() else { return };
-        link.write(Load::Superblock(self.superblock.get()));
-        for (number, value) in chain.range(self.destaged.get() + 1..) {
-            link.write(Load::Record(*number, *value));
+        for link in self.links() {
+            link.write(Load::Superblock(self.superblock.get()));
+            for (number, value) in chain.range(self.destaged.get() + 1..) {
+                link.write(Load::Record(*number, *value));
+            }
+            self.is_there_at(&link).await;
+            link.write(Load::Tail);
+            link.write(Load::Whole);
+            self.is_there_at(&link).await;
+            link.is_whole.set(!link.has_ended());
         }
-        let sync = link.sync();
-        while !link.is_done(sync) && !link.has_ended() {
-            self.here.sleep_below(20).await;
-        }
+    }
+
+    fn links(&self) -> Vec<Rc<Link>> {
+        self.links.borrow().clone()
     }
 
     /// The application: it writes, and syncs.
@@ -253,6 +283,7 @@ impl Pool {
                     return Refusal::Deposed;
                 }
                 TermState::Waits => continue,
+                TermState::Stands if !self.has_begun.get() => continue,
                 TermState::Stands => {}
             }
             if !std::mem::replace(&mut has_served, true) {
@@ -263,13 +294,13 @@ impl Pool {
             let (number, id) = (number + 1, self.here.with(|world| world.rng.next() | 1));
             let value = Value { id, before };
             self.last.set((number, id));
-            let link = self.link.borrow().clone();
-            let asked = link.map(|link| {
+            let write = |link: Rc<Link>| {
                 link.write(Load::Record(number, value));
                 let sync = link.sync();
                 (link, sync)
-            });
-            // Flash and peer get it at once. Which one has it first is open.
+            };
+            let asked = Asked { syncs: self.links().into_iter().map(write).collect(), was_held: self.is_held.get() };
+            // Flash and peers get it at once. Which one has it first is open.
             let long = self.here.with(|world| *world.rng.pick(&[3, 400]));
             self.here.sleep_below(long).await;
             let written = self.here.device(|device| {
@@ -292,142 +323,21 @@ impl Pool {
         self.here.with(|world| world.chain(&log))
     }
 
-    /// Waits until the peer has it, or until the list without the peer counts.
-    async fn is_there(&self, asked: Option<(Rc<Link>, u64)>) {
+    /// Waits until each copy has it, or until the list without those that have not counts.
+    async fn is_there(&self, asked: Asked) {
         let early = self.here.with(|world| world.is_planted(PlantedHosts::AnswersBeforeRecord));
+        let after_one = self.here.with(|world| world.is_planted(PlantedHosts::AnswersAfterOne));
         loop {
             let is_known = !self.is_held.get() || early && self.is_listed.get();
-            let is_there = match &asked {
-                Some((link, sync)) if link.is_done(*sync) => true,
-                Some((link, _)) => {
-                    let is_out = self.link.borrow().as_ref().is_none_or(|now| !Rc::ptr_eq(now, link));
-                    link.has_ended() && is_out && is_known
-                }
-                None => is_known,
-            };
-            if is_there {
+            let is_done = |(link, sync): &(Rc<Link>, u64)| link.is_done(*sync);
+            let is_out = |link: &Rc<Link>| !self.links.borrow().iter().any(|now| Rc::ptr_eq(now, link));
+            let all = asked.syncs.iter().all(is_done) || after_one && asked.syncs.iter().any(is_done);
+            let none_lacks = asked.syncs.iter().all(|one| is_done(one) || is_out(&one.0));
+            if all && !asked.was_held && !asked.syncs.is_empty() || none_lacks && is_known {
                 return;
             }
             self.here.sleep_below(20).await;
         }
-    }
-
-    /// The list of members that is wanted comes to count: here, then beside the origin, then in the registry.
-    async fn settle_list(&self) {
-        let members = self.superblock.get().members;
-        self.here.device(|device| device.now.superblock = Some(self.superblock.get()));
-        self.here.sleep_below(30).await;
-        self.here.device(Device::sync);
-        self.is_listed.set(true);
-        // `MembersChanged`, through the gate: `tell_members` of `life/pool.rs`.
-        while !self.tell(members).await {
-            self.here.sleep(TELL_AGAIN).await;
-        }
-        self.is_held.set(false);
-        self.here.trace(|| format!("the list {members} counts, with {:?}", self.superblock.get().peer));
-        self.here.with(|world| world.summary.lists += 1);
-    }
-
-    async fn tell(&self, members: u64) -> bool {
-        if self.gate.pass().await.is_none() {
-            return false;
-        }
-        // The registry first. A marker that is ahead of it would refuse the very copy that the registry lets take over.
-        self.kept.tell_members(members).await && self.tell_beside(members).await
-    }
-
-    async fn tell_beside(&self, members: u64) -> bool {
-        self.here.origin_answers().await;
-        let (host, owner) = (self.here.who.host, self.owner);
-        self.here.with(|world| match &mut world.origin.marker {
-            Some(marker) if (marker.host, marker.owner) == (host, owner) => {
-                marker.members = members;
-                true
-            }
-            _ => false,
-        })
-    }
-
-    async fn keep_members(&self) {
-        if self.is_held.get() {
-            self.settle_list().await;
-        }
-        let mut add_at = self.next_try();
-        loop {
-            self.here.sleep_below(200).await;
-            let link = self.link.borrow().clone();
-            match link {
-                Some(link) if link.has_ended() => {
-                    self.is_held.set(true);
-                    self.is_listed.set(false);
-                    *self.link.borrow_mut() = None;
-                    let now = self.superblock.get();
-                    self.superblock.set(Superblock { members: now.members + 1, peer: None, ..now });
-                    self.settle_list().await;
-                    add_at = self.next_try();
-                }
-                None if self.here.clock() >= add_at && self.term() == TermState::Stands => {
-                    self.add_peer().await;
-                    add_at = self.next_try();
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn next_try(&self) -> Nanos {
-        let wait = self.here.with(|world| world.rng.below(9 * Nanos::SECOND.0));
-        self.here.clock().plus(Nanos(wait))
-    }
-
-    /// `headpond pool add --peer`: a copy is made anew.
-    async fn add_peer(&self) {
-        let (to, name) = self.here.with(|world| {
-            let others = world.hosts.len() - 1;
-            let to = (self.here.who.host + 1 + world.rng.below(others as u64) as usize) % world.hosts.len();
-            let mut name = [0; 16];
-            name[..8].copy_from_slice(&world.rng.next().to_le_bytes());
-            (to, name)
-        });
-        let now = self.superblock.get();
-        let made = Link::connect(&self.here, to, hello(self.owner, now.epoch, Some(name)), &self.deposed).await;
-        let link = match made {
-            Ok(link) => link,
-            Err(trouble) => return self.here.trace(|| format!("host {to} makes no copy: {trouble:?}")),
-        };
-        // The new member first gets the checkpoint's bytes and its superblock.
-        let next = Superblock { members: now.members + 1, peer: Some(PeerRow { host: link.to, name }), ..now };
-        link.write(Load::Superblock(next));
-        let sync = link.sync();
-        while !link.is_done(sync) {
-            if link.has_ended() {
-                // It is as a member that is lost at once.
-                self.superblock.set(Superblock { members: next.members + 1, peer: None, ..next });
-                return self.settle_list().await;
-            }
-            self.here.sleep_below(20).await;
-        }
-        self.superblock.set(next);
-        self.settle_list().await;
-        *self.link.borrow_mut() = Some(link.clone());
-        // What was under way by then has no copy there: it is waited for, and brought over with the rest.
-        let (last, _) = self.last.get();
-        while self.answered.get() < last {
-            self.here.sleep_below(20).await;
-        }
-        link.write(Load::Tail);
-        let log = self.here.device(|device| device.now.log.clone()).unwrap_or_default();
-        for (number, value) in log {
-            link.write(Load::Record(number, value));
-            if number % 4 == 0 {
-                self.here.sleep_below(100).await;
-            }
-        }
-        let sync = link.sync();
-        while !link.is_done(sync) && !link.has_ended() {
-            self.here.sleep_below(20).await;
-        }
-        link.write(Load::Whole);
     }
 
     async fn destage(&self) {
@@ -452,7 +362,7 @@ impl Pool {
                 self.destaged.set(number);
                 let destaged = number.saturating_sub(1);
                 self.here.device(|device| device.now.log = device.now.log.split_off(&(destaged + 1)));
-                if let Some(link) = &*self.link.borrow() {
+                for link in self.links() {
                     link.write(Load::Destaged(destaged));
                 }
             }
