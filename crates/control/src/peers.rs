@@ -9,7 +9,7 @@ use headpond_base::PoolId;
 use headpond_copies::{Certificates, Link, LinkEnd, LinkError, LinkNews, PATIENCE, PeerAddress, SILENCE};
 use headpond_device::Flash;
 use headpond_format::{MemberName, Superblock};
-use headpond_peer::{Hello, PROTOCOL, Reason};
+use headpond_peer::{Hello, Reason, Versions};
 use serde::{Deserialize, Serialize};
 
 use crate::deposed::Deposed;
@@ -125,7 +125,8 @@ impl PeerPlan {
         let Asking { pool, owner, epoch } = asking;
         let (member, bytes) = wanted.map_or(([0; 16], 0), |wanted| (wanted.name.0, wanted.bytes));
         let beside = wanted.and_then(|wanted| wanted.beside).map_or([0; 16], |name| name.0);
-        let hello = Hello { version: PROTOCOL, durable: self.durable, pool, member, owner, epoch, bytes, beside };
+        let hello =
+            Hello { versions: Versions::SPOKEN, durable: self.durable, pool, member, owner, epoch, bytes, beside };
         let (deposed, draining, peer) = (deposed.clone(), draining.clone(), self.path().to_owned());
         // What a connection before this one said.
         draining.note(&peer, false);

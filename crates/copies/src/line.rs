@@ -109,7 +109,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    use headpond_peer::{Accepted, PROTOCOL};
+    use headpond_peer::Accepted;
 
     use super::*;
     use crate::channel::Socket;
@@ -153,7 +153,7 @@ mod tests {
             line.receives.store(false, Ordering::Relaxed);
             std::thread::sleep(2 * EVERY);
             line.will_accept();
-            let accepted = Accepted { version: PROTOCOL, durable: false, bytes: 1 << 26, member: [1; 16] };
+            let accepted = Accepted { version: 1, durable: false, bytes: 1 << 26, member: [1; 16] };
             line.send_all(&frame(7, Said::Accepted(accepted)))?;
             line.receive(&mut Vec::new())?;
             // As long as it takes.

@@ -111,10 +111,16 @@ pub enum LinkError {
 }
 
 fn shown(refused: &HelloRefused) -> String {
-    use headpond_peer::Reason;
-    let HelloRefused { reason, owner, epoch, bytes } = refused;
+    use headpond_peer::{Reason, Versions};
+    let HelloRefused { reason, versions, owner, epoch, bytes } = refused;
     match reason {
-        Reason::Version => "it speaks another version of the protocol".to_owned(),
+        Reason::Version => {
+            let older = if Versions::SPOKEN.are_later_than(*versions) { "there" } else { "here" };
+            format!(
+                "it speaks {versions} of the protocol, and this host {}: upgrade headpond {older}",
+                Versions::SPOKEN
+            )
+        }
         Reason::Owner => format!("another host has taken over the pool (owner's number {owner})"),
         Reason::Epoch => format!("it knows a later use of the pool (epoch {epoch}): this one is an older image"),
         Reason::NotKept => "it keeps nothing of this pool that counts".to_owned(),
@@ -208,7 +214,7 @@ impl Link {
         hears: impl FnMut(LinkNews) + Send + 'static,
     ) -> Result<(Self, Accepted), LinkError> {
         let mut channel = open(address, certificates)?;
-        let mut side = OwnerSide::new();
+        let mut side = OwnerSide::new(hello.versions);
         let mut out = Vec::new();
         PeerFrame { tag: 0, said: Said::Hello(*hello) }.encode(&mut out);
         channel.send_all(&out)?;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headpond_base::{Errno, PoolId};
-use headpond_peer::{Accepted, Asked, Hello, HelloRefused, KeeperSide, PROTOCOL, PeerFrame, Reason, Said};
+use headpond_peer::{Accepted, Asked, Hello, HelloRefused, KeeperSide, PeerFrame, Reason, Said};
 
 use crate::certificates::Certificates;
 use crate::channel::{Channel, Socket};
@@ -330,7 +330,8 @@ impl Serving {
         let slot = locked(&self.pools).get(&hello.pool).cloned();
         let served = slot.is_some_and(|slot| locked(&slot).is_some());
         let ours = served || Copy::open(&self.store, hello.pool, &known.file).is_ok();
-        (counts && ours).then_some(Accepted { version: PROTOCOL, durable, bytes: kept.bytes, member: kept.member })
+        let version = self.store.speaks().common(hello.versions)?;
+        (counts && ours).then_some(Accepted { version, durable, bytes: kept.bytes, member: kept.member })
     }
 
     /// Judges a hello, and makes durable what follows from it.
@@ -344,7 +345,7 @@ impl Serving {
             let known = self.store.read(hello.pool).ok().flatten();
             let (owner, epoch) = known.map_or((0, 0), |record| (record.owner, record.epoch));
             self.say(&format!("pool {}: an owner with number {} is refused: {reason:?}", hello.pool, hello.owner));
-            HelloRefused { reason, owner, epoch, bytes }
+            HelloRefused { reason, versions: self.store.speaks(), owner, epoch, bytes }
         })
     }
 
@@ -357,6 +358,7 @@ impl Serving {
             self.say(&format!("pool {}: {error}", hello.pool));
             (if matches!(error, StoreError::InUse(_)) { Reason::InUse } else { Reason::Failing }, 0)
         };
+        let version = self.store.speaks().common(hello.versions).ok_or((Reason::Version, 0))?;
         let known = match self.store.judge(hello, self.limit).map_err(failing)? {
             Verdict::Refuse(reason, bytes) => return Err((reason, bytes)),
             Verdict::Open(_, known) => Some(known),
@@ -384,7 +386,7 @@ impl Serving {
         let number = copy.begin(record.owner);
         let what = if hello.bytes > 0 { "a new copy" } else { "its copy" };
         self.say(&format!("pool {}: owner {} has {what} of {} MiB", hello.pool, record.owner, record.bytes >> 20));
-        let accepted = Accepted { version: PROTOCOL, durable, bytes: record.bytes, member: record.member_name() };
+        let accepted = Accepted { version, durable, bytes: record.bytes, member: record.member_name() };
         Ok((Session { copy, owner: record.owner, number, durable }, accepted))
     }
 

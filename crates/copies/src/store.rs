@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headpond_base::{PoolId, hex};
-use headpond_peer::{Hello, HelloVerdict, Kept, Reason, judge};
+use headpond_peer::{Hello, HelloVerdict, Kept, Reason, Versions, judge};
 use rustix::fs::{FallocateFlags, FlockOperation, flock};
 use serde::Serialize;
 
@@ -77,6 +77,7 @@ type Sync = dyn Fn(PoolId, &File) -> io::Result<()> + Send + std::marker::Sync;
 pub struct Store {
     dir: PathBuf,
     boot: String,
+    speaks: Versions,
     sync: Arc<Sync>,
 }
 
@@ -123,7 +124,12 @@ impl Store {
 
     pub(crate) fn open_in_boot(dir: &Path, boot: &str) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make", dir))?;
-        Ok(Self { dir: dir.to_owned(), boot: boot.to_owned(), sync: Arc::new(|_, file| file.sync_data()) })
+        Ok(Self {
+            dir: dir.to_owned(),
+            boot: boot.to_owned(),
+            speaks: Versions::SPOKEN,
+            sync: Arc::new(|_, file| file.sync_data()),
+        })
     }
 
     /// The same, with another way to bring files to disk.
@@ -133,6 +139,17 @@ impl Store {
         sync: impl Fn(PoolId, &File) -> io::Result<()> + Send + std::marker::Sync + 'static,
     ) -> Self {
         Self { sync: Arc::new(sync), ..self }
+    }
+
+    /// The same, with a server that speaks other versions of the protocol.
+    #[cfg(test)]
+    pub(crate) fn speaking(self, speaks: Versions) -> Self {
+        Self { speaks, ..self }
+    }
+
+    /// Which versions of the protocol its server speaks.
+    pub(crate) const fn speaks(&self) -> Versions {
+        self.speaks
     }
 
     /// Brings the file of a pool's copy to disk.
@@ -253,7 +270,7 @@ impl Store {
             let Record { owner, epoch, bytes, .. } = *record;
             Kept { owner, epoch, bytes, member: record.member_name(), counts: self.why_not(record).is_none() }
         });
-        Ok(match (judge(hello, kept.as_ref()), known) {
+        Ok(match (judge(self.speaks, hello, kept.as_ref()), known) {
             (HelloVerdict::Open(kept), Some(known)) => Verdict::Open(kept, known),
             (HelloVerdict::Open(_), None) => Verdict::Refuse(Reason::NotKept, 0),
             (HelloVerdict::Make(_), _) if self.is_draining() => Verdict::Refuse(Reason::Draining, 0),
@@ -482,7 +499,7 @@ fn make(path: &Path, bytes: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use headpond_peer::PROTOCOL;
+    use headpond_peer::Versions;
 
     use super::*;
 
@@ -491,7 +508,7 @@ mod tests {
 
     fn hello(owner: u64, epoch: u64, member: u8, bytes: u64) -> Hello {
         Hello {
-            version: PROTOCOL,
+            versions: Versions::SPOKEN,
             durable: false,
             pool: POOL,
             member: [member; 16],

@@ -14,13 +14,22 @@ use headpond_copies::{
     remove_copy, take_over,
 };
 use headpond_device::{Backend, Completion, DiskOp, End, FarDisk, Fill, Flash, Tag, TrimPolicy, start_reactor};
-use headpond_peer::{Accepted, Hello, PROTOCOL, PeerFrame, Reason, Said};
+use headpond_peer::{Accepted, Hello, PeerFrame, Reason, Said, Versions};
 
 const POOL: PoolId = PoolId([7; 16]);
 const BYTES: u64 = 8 << 20;
 
 fn hello(owner: u64, epoch: u64, bytes: u64) -> Hello {
-    Hello { version: PROTOCOL, durable: false, pool: POOL, member: [9; 16], owner, epoch, bytes, beside: [0; 16] }
+    Hello {
+        versions: Versions::SPOKEN,
+        durable: false,
+        pool: POOL,
+        member: [9; 16],
+        owner,
+        epoch,
+        bytes,
+        beside: [0; 16],
+    }
 }
 
 /// A server over this directory.
@@ -209,7 +218,7 @@ fn fake_that_says(
         let mut asked = [0; 104];
         stream.read_exact(&mut asked).unwrap();
         let mut out = Vec::new();
-        let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member: [9; 16] };
+        let accepted = Accepted { version: 1, durable: false, bytes: BYTES, member: [9; 16] };
         for said in std::iter::once(&Said::Accepted(accepted)).chain(words) {
             PeerFrame { tag: 0, said: *said }.encode(&mut out);
         }

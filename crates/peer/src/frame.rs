@@ -217,7 +217,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hello::{PROTOCOL, Reason};
+    use crate::hello::{Reason, Versions};
 
     fn encoded(frame: &PeerFrame<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -228,7 +228,7 @@ mod tests {
     /// One frame of each kind.
     fn all(data: &[u8]) -> Vec<PeerFrame<'_>> {
         let hello = Hello {
-            version: PROTOCOL,
+            versions: Versions::between(3, 4).unwrap(),
             durable: true,
             pool: PoolId([7; 16]),
             member: [8; 16],
@@ -237,8 +237,8 @@ mod tests {
             bytes: 64 << 20,
             beside: [6; 16],
         };
-        let accepted = Accepted { version: PROTOCOL, durable: false, bytes: 64 << 20, member: [8; 16] };
-        let refused = HelloRefused { reason: Reason::Owner, owner: 4, epoch: 10, bytes: 0 };
+        let accepted = Accepted { version: 1, durable: false, bytes: 64 << 20, member: [8; 16] };
+        let refused = HelloRefused { reason: Reason::Owner, versions: Versions::SPOKEN, owner: 4, epoch: 10, bytes: 0 };
         let said = [
             Said::Hello(hello),
             Said::Accepted(accepted),

@@ -1,11 +1,60 @@
 //! Who asks a peer, for which member, and the peer's answer to that.
 
+use std::fmt;
+
 use headpond_base::PoolId;
 
 use crate::bad_frame::BadFrame;
 
-/// The version of the protocol.
-pub const PROTOCOL: u32 = 1;
+/// The versions of the protocol that an end speaks. The first frame of each side has the layout of the oldest one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Versions {
+    oldest: u16,
+    newest: u16,
+}
+
+impl Versions {
+    /// Those of this headpond. A release speaks its own version and the one before, so that hosts can be upgraded one after
+    /// the other.
+    pub const SPOKEN: Self = Self { oldest: 1, newest: 1 };
+
+    /// All from `oldest` to `newest`. None if there are none, or `oldest` is 0.
+    #[must_use]
+    pub const fn between(oldest: u16, newest: u16) -> Option<Self> {
+        if oldest == 0 || oldest > newest { None } else { Some(Self { oldest, newest }) }
+    }
+
+    /// The newest that both speak.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<u16> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+
+    /// Whether this one is spoken.
+    #[must_use]
+    pub const fn have(self, version: u16) -> bool {
+        self.oldest <= version && version <= self.newest
+    }
+
+    /// Whether the other end is of an earlier headpond.
+    #[must_use]
+    pub const fn are_later_than(self, other: Self) -> bool {
+        self.newest > other.newest
+    }
+
+    fn encode(self, into: &mut Vec<u8>) {
+        into.extend(self.newest.to_le_bytes());
+        into.extend(self.oldest.to_le_bytes());
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { oldest, newest } = self;
+        if oldest == newest { write!(f, "version {newest}") } else { write!(f, "versions {oldest} to {newest}") }
+    }
+}
 
 /// The name of a member, as its row in the pool's list has it.
 pub type MemberNamed = [u8; 16];
@@ -13,8 +62,8 @@ pub type MemberNamed = [u8; 16];
 /// The first frame of an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// The version that the owner speaks.
-    pub version: u32,
+    /// What the owner speaks.
+    pub versions: Versions,
     /// A sync shall be on the peer's disk before its answer.
     pub durable: bool,
     /// The pool.
@@ -34,8 +83,8 @@ pub struct Hello {
 /// A peer's answer: it serves the member from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// The version that both speak.
-    pub version: u32,
+    /// The version that both speak from now on.
+    pub version: u16,
     /// Syncs are on the peer's disk.
     pub durable: bool,
     /// Bytes of the member.
@@ -72,6 +121,8 @@ pub enum Reason {
 pub struct HelloRefused {
     /// Why.
     pub reason: Reason,
+    /// What the peer speaks.
+    pub versions: Versions,
     /// The largest owner's number that it knows; 0 if none.
     pub owner: u64,
     /// The largest epoch that it knows of that.
@@ -94,6 +145,11 @@ impl Fields<'_> {
         let (field, rest) = self.0.split_first_chunk().ok_or(BadFrame::Length)?;
         self.0 = rest;
         Ok(*field)
+    }
+
+    fn versions(&mut self) -> Result<Versions, BadFrame> {
+        let [newest, oldest] = [self.take().map(u16::from_le_bytes)?, self.take().map(u16::from_le_bytes)?];
+        Versions::between(oldest, newest).ok_or(BadFrame::Field)
     }
 
     fn u32(&mut self) -> Result<u32, BadFrame> {
@@ -119,7 +175,7 @@ impl Fields<'_> {
 
 impl Hello {
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {
-        into.extend(self.version.to_le_bytes());
+        self.versions.encode(into);
         into.extend(u32::from(self.durable).to_le_bytes());
         into.extend(self.pool.0);
         into.extend(self.member);
@@ -133,7 +189,7 @@ impl Hello {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadFrame> {
         let mut fields = Fields(bytes);
         let hello = Self {
-            version: fields.u32()?,
+            versions: fields.versions()?,
             durable: fields.durable()?,
             pool: PoolId(fields.take()?),
             member: fields.take()?,
@@ -153,7 +209,7 @@ impl Hello {
 
 impl Accepted {
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {
-        into.extend(self.version.to_le_bytes());
+        into.extend(u32::from(self.version).to_le_bytes());
         into.extend(u32::from(self.durable).to_le_bytes());
         into.extend(self.bytes.to_le_bytes());
         into.extend(self.member);
@@ -161,7 +217,8 @@ impl Accepted {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadFrame> {
         let mut fields = Fields(bytes);
-        let (version, durable) = (fields.u32()?, fields.durable()?);
+        let version = u16::try_from(fields.u32()?).map_err(|_| BadFrame::Field)?;
+        let durable = fields.durable()?;
         Ok(Self { version, durable, bytes: fields.u64()?, member: fields.take()? })
     }
 }
@@ -169,7 +226,7 @@ impl Accepted {
 impl HelloRefused {
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {
         into.extend((self.reason as u32).to_le_bytes());
-        into.extend([0; 4]);
+        self.versions.encode(into);
         into.extend(self.owner.to_le_bytes());
         into.extend(self.epoch.to_le_bytes());
         into.extend(self.bytes.to_le_bytes());
@@ -189,7 +246,7 @@ impl HelloRefused {
             9 => Reason::Draining,
             _ => return Err(BadFrame::Field),
         };
-        fields.zeros::<4>()?;
-        Ok(Self { reason, owner: fields.u64()?, epoch: fields.u64()?, bytes: fields.u64()? })
+        let versions = fields.versions()?;
+        Ok(Self { reason, versions, owner: fields.u64()?, epoch: fields.u64()?, bytes: fields.u64()? })
     }
 }

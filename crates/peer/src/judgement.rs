@@ -2,7 +2,7 @@
 //!
 //! Invariant: the owner's number and the epoch that a peer keeps of a pool never go down.
 
-use crate::hello::{Hello, MemberNamed, PROTOCOL, Reason};
+use crate::hello::{Hello, MemberNamed, Reason, Versions};
 
 /// What a peer keeps of a pool, as its record says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,10 +30,10 @@ pub enum HelloVerdict {
     Refuse(Reason),
 }
 
-/// Judges a hello by what is kept of its pool.
+/// Judges a hello by what is kept of its pool, by a peer that speaks these versions.
 #[must_use]
-pub fn judge(hello: &Hello, kept: Option<&Kept>) -> HelloVerdict {
-    if hello.version != PROTOCOL {
+pub fn judge(speaks: Versions, hello: &Hello, kept: Option<&Kept>) -> HelloVerdict {
+    if speaks.common(hello.versions).is_none() {
         return HelloVerdict::Refuse(Reason::Version);
     }
     let Hello { owner, epoch, member, bytes, .. } = *hello;
@@ -54,9 +54,13 @@ mod tests {
 
     use super::*;
 
+    fn judge(hello: &Hello, kept: Option<&Kept>) -> HelloVerdict {
+        super::judge(Versions::SPOKEN, hello, kept)
+    }
+
     fn hello(owner: u64, epoch: u64, bytes: u64) -> Hello {
         let (pool, member) = (PoolId([1; 16]), [2; 16]);
-        Hello { version: PROTOCOL, durable: false, pool, member, owner, epoch, bytes, beside: [0; 16] }
+        Hello { versions: Versions::SPOKEN, durable: false, pool, member, owner, epoch, bytes, beside: [0; 16] }
     }
 
     fn kept(owner: u64, epoch: u64) -> Kept {
@@ -79,8 +83,27 @@ mod tests {
         let beside = Hello { beside: [3; 16], ..hello(1, 5, 1 << 26) };
         assert_eq!(judge(&beside, Some(&kept(1, 5))), Refuse(Reason::Same), "the owner would lose what it has");
         assert_eq!(judge(&Hello { bytes: 0, ..beside }, Some(&kept(1, 5))), Open(kept(1, 5)));
-        let other = Hello { version: 2, ..hello(1, 5, 0) };
-        assert_eq!(judge(&other, Some(&kept(1, 5))), Refuse(Reason::Version));
+    }
+
+    #[test]
+    fn ends_whose_versions_differ_by_one_speak_the_older_one() {
+        let speak = |oldest, newest| Versions::between(oldest, newest).unwrap();
+        let judged = |peer, owner| super::judge(peer, &Hello { versions: owner, ..hello(1, 5, 0) }, Some(&kept(1, 5)));
+        for (peer, owner, common) in [
+            (speak(1, 1), speak(1, 1), Some(1)),
+            (speak(1, 1), speak(1, 2), Some(1)),
+            (speak(1, 2), speak(1, 1), Some(1)),
+            (speak(1, 2), speak(2, 3), Some(2)),
+            (speak(2, 3), speak(1, 2), Some(2)),
+            (speak(1, 1), speak(2, 3), None),
+            (speak(2, 3), speak(1, 1), None),
+        ] {
+            assert_eq!(peer.common(owner), common, "{peer:?}, {owner:?}");
+            let expected =
+                if common.is_some() { HelloVerdict::Open(kept(1, 5)) } else { HelloVerdict::Refuse(Reason::Version) };
+            assert_eq!(judged(peer, owner), expected, "{peer:?}, {owner:?}");
+        }
+        assert_eq!((Versions::between(0, 1), Versions::between(3, 2)), (None, None));
     }
 
     proptest! {

@@ -108,7 +108,7 @@ mod tests {
     use headpond_base::PoolId;
 
     use super::*;
-    use crate::hello::PROTOCOL;
+    use crate::hello::Versions;
 
     const fn of(said: Said<'_>) -> PeerFrame<'_> {
         PeerFrame { tag: 1, said }
@@ -117,8 +117,16 @@ mod tests {
     #[test]
     fn nothing_is_served_before_a_hello_was_admitted_nor_beyond_the_member() {
         let (pool, member) = (PoolId([1; 16]), [2; 16]);
-        let hello =
-            Hello { version: PROTOCOL, durable: false, pool, member, owner: 1, epoch: 1, bytes: 0, beside: [0; 16] };
+        let hello = Hello {
+            versions: Versions::SPOKEN,
+            durable: false,
+            pool,
+            member,
+            owner: 1,
+            epoch: 1,
+            bytes: 0,
+            beside: [0; 16],
+        };
         let mut side = KeeperSide::new();
         let data = [0; 4096];
         let write = |offset| of(Said::Write { offset, data: &data });

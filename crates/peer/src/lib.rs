@@ -24,7 +24,7 @@ mod owner_side;
 
 pub use bad_frame::BadFrame;
 pub use frame::{FRAME_HEAD, PAYLOAD_MAX, PeerFrame, Said, TRIM_MAX};
-pub use hello::{Accepted, Hello, HelloRefused, MemberNamed, PROTOCOL, Reason};
+pub use hello::{Accepted, Hello, HelloRefused, MemberNamed, Reason, Versions};
 pub use judgement::{HelloVerdict, Kept, judge};
 pub use keeper_side::{Asked, KeeperSide};
 pub use owner_side::{Heard, OwnerSide};

@@ -14,7 +14,7 @@ use headpond_base::Errno;
 
 use crate::bad_frame::BadFrame;
 use crate::frame::{PeerFrame, Said};
-use crate::hello::{Accepted, HelloRefused, PROTOCOL};
+use crate::hello::{Accepted, HelloRefused, Versions};
 
 /// What the peer said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,15 +55,16 @@ struct Owed {
 /// The states of the owner's end.
 #[derive(Debug)]
 pub struct OwnerSide {
+    speaks: Versions,
     state: State,
     owed: VecDeque<Owed>,
 }
 
 impl OwnerSide {
-    /// A new connection. The hello is on its way.
+    /// A new connection. The hello is on its way, and says this of the versions.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { state: State::Greeting, owed: VecDeque::new() }
+    pub const fn new(speaks: Versions) -> Self {
+        Self { speaks, state: State::Greeting, owed: VecDeque::new() }
     }
 
     /// Notes a request that is sent now. False if none may be: not served yet, or no more.
@@ -92,7 +93,7 @@ impl OwnerSide {
     /// [`BadFrame`]: the connection ends.
     pub fn take<'a>(&mut self, frame: &PeerFrame<'a>) -> Result<Heard<'a>, BadFrame> {
         match (self.state, frame.said) {
-            (State::Greeting, Said::Accepted(accepted)) if accepted.version == PROTOCOL && accepted.bytes > 0 => {
+            (State::Greeting, Said::Accepted(accepted)) if self.speaks.have(accepted.version) && accepted.bytes > 0 => {
                 self.state = State::Serving;
                 return Ok(Heard::Accepted(accepted));
             }
@@ -121,19 +122,13 @@ impl OwnerSide {
     }
 }
 
-impl Default for OwnerSide {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn serving() -> OwnerSide {
-        let mut side = OwnerSide::new();
-        let accepted = Accepted { version: PROTOCOL, durable: false, bytes: 1 << 26, member: [1; 16] };
+        let mut side = OwnerSide::new(Versions::SPOKEN);
+        let accepted = Accepted { version: 1, durable: false, bytes: 1 << 26, member: [1; 16] };
         assert!(!side.ask(&PeerFrame { tag: 1, said: Said::Sync }), "nobody serves yet");
         let heard = side.take(&PeerFrame { tag: 0, said: Said::Accepted(accepted) });
         assert_eq!(heard, Ok(Heard::Accepted(accepted)));
@@ -172,6 +167,16 @@ mod tests {
             let mut side = serving();
             ask(&mut side);
             assert_eq!(side.take(&forged), Err(BadFrame::NotDue), "{forged:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_the_owner_does_not_speak_ends_the_connection() {
+        for (version, hears) in [(0, false), (1, true), (2, true), (3, false)] {
+            let mut side = OwnerSide::new(Versions::between(1, 2).unwrap());
+            let accepted = Accepted { version, durable: false, bytes: 1 << 26, member: [1; 16] };
+            let heard = side.take(&PeerFrame { tag: 0, said: Said::Accepted(accepted) });
+            assert_eq!(heard.is_ok(), hears, "{version}: {heard:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use headpond_base::{BufMut, PoolId};
 use headpond_device::Flash;
-use headpond_peer::{Hello, PROTOCOL, PeerFrame, Reason, Said};
+use headpond_peer::{Hello, PeerFrame, Reason, Said, Versions};
 use tempfile::TempDir;
 
 use crate::server::{PeerServer, ServerConfig, Stopper};
@@ -25,7 +25,16 @@ const OTHER: PoolId = PoolId([8; 16]);
 const BYTES: u64 = 8 << 20;
 
 fn hello(pool: PoolId, bytes: u64) -> Hello {
-    Hello { version: PROTOCOL, durable: false, pool, member: [9; 16], owner: 1, epoch: 1, bytes, beside: [0; 16] }
+    Hello {
+        versions: Versions::SPOKEN,
+        durable: false,
+        pool,
+        member: [9; 16],
+        owner: 1,
+        epoch: 1,
+        bytes,
+        beside: [0; 16],
+    }
 }
 
 fn durable(pool: PoolId, bytes: u64) -> Hello {
@@ -76,6 +85,10 @@ impl Server {
         sync: impl Fn(PoolId, &File) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         let store = Store::open_in_boot(&dir.path().join("store"), boot).unwrap().syncing(sync);
+        Self::over(store, dir)
+    }
+
+    fn over(store: Store, dir: TempDir) -> Self {
         let listen = PeerAddress::Unix(dir.path().join("peer"));
         let config = ServerConfig { listen, limit: u64::MAX, durable: false, certificates: None };
         let server = PeerServer::listen(store, config, |_| {}).unwrap();
@@ -99,6 +112,12 @@ impl Server {
             Err(LinkError::Refused(refused)) => refused.reason,
             other => panic!("{:?}", other.map(|_| "served")),
         }
+    }
+
+    /// The version that both speak.
+    fn version(&self, hello: &Hello) -> u16 {
+        let address = PeerAddress::Unix(self.socket());
+        Link::connect(&address, None, hello, PATIENCE, |_| {}).unwrap().1.version
     }
 
     fn kept_in(&self, boot: &str) -> StoredCopy {
@@ -335,4 +354,38 @@ fn a_take_over_that_goes_through_is_told_to_an_owner_that_asked_for_nothing_mean
     let held = server.hold().unwrap();
     assert!(held.is_taken());
     assert_eq!(held.take().unwrap().owner, 2, "done again, it changes nothing");
+}
+
+#[test]
+fn hosts_are_upgraded_one_after_the_other_and_one_that_is_two_versions_behind_loses_nothing() {
+    let speak = |oldest, newest| Versions::between(oldest, newest).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let mut bytes = BYTES;
+    for (peer, owner, version) in [
+        (speak(1, 1), speak(1, 1), Some(1)),
+        (speak(1, 2), speak(1, 1), Some(1)),
+        (speak(1, 2), speak(1, 2), Some(2)),
+        (speak(2, 3), speak(1, 1), None),
+        (speak(1, 2), speak(2, 3), Some(2)),
+    ] {
+        let store = Store::open_in_boot(kept.path(), "first").unwrap().speaking(peer);
+        let mut server = Server::over(store, tempfile::tempdir().unwrap());
+        let asks = Hello { versions: owner, ..hello(POOL, bytes) };
+        if let Some(version) = version {
+            let (flash, _) = server.connect(&asks).unwrap();
+            if bytes > 0 {
+                flash.write(4096, &filled(5)).unwrap();
+                flash.sync().unwrap();
+            } else {
+                assert!(flash.read(4096, 4096).unwrap().iter().all(|byte| *byte == 5), "{peer}, {owner}");
+            }
+            drop(flash);
+            bytes = 0;
+            assert_eq!(server.version(&Hello { bytes, ..asks }), version, "{peer}, {owner}");
+        } else {
+            let said = server.connect(&asks).map(|_| "served").unwrap_err().to_string();
+            assert!(said.contains("versions 2 to 3") && said.ends_with("upgrade headpond here"), "{said}");
+        }
+        server.stop().unwrap();
+    }
 }

@@ -5,7 +5,7 @@
 
 use headpond_base::{Errno, Nanos};
 use headpond_peer::{
-    Accepted, Asked, Hello, HelloRefused, HelloVerdict, KeeperSide, Kept, PROTOCOL, PeerFrame, Reason, Said, judge,
+    Accepted, Asked, Hello, HelloRefused, HelloVerdict, KeeperSide, Kept, PeerFrame, Reason, Said, Versions, judge,
 };
 
 use crate::hosts::host::{Device, Image, Program, Stored, Who};
@@ -54,7 +54,7 @@ impl World {
             return false;
         }
         let kept = Kept { owner: stored.owner, epoch: stored.epoch, member: stored.member, bytes: BYTES, counts: true };
-        let makes = matches!(judge(hello, Some(&kept)), HelloVerdict::Make(_));
+        let makes = matches!(judge(Versions::SPOKEN, hello, Some(&kept)), HelloVerdict::Make(_));
         let ours = stored.lock.is_none_or(|lock| lock.program == Program::Server);
         makes && ours && stored.held.is_none()
     }
@@ -71,13 +71,14 @@ impl World {
             counts: stored.counts(host.boot),
         });
         let known = host.store.as_ref().map_or((0, 0), |stored| (stored.owner, stored.epoch));
-        let refused = |reason| HelloRefused { reason, owner: known.0, epoch: known.1, bytes: 0 };
+        let refused =
+            |reason| HelloRefused { reason, versions: Versions::SPOKEN, owner: known.0, epoch: known.1, bytes: 0 };
         let in_use = host.store.as_ref().is_some_and(|stored| stored.lock.is_some_and(|lock| lock != who));
         let held = host.store.as_ref().is_some_and(|stored| stored.held.is_some());
         if (in_use || held) && known.0 <= hello.owner && !forgets {
             return Err(refused(Reason::InUse));
         }
-        match judge(hello, kept.as_ref()) {
+        match judge(Versions::SPOKEN, hello, kept.as_ref()) {
             HelloVerdict::Refuse(reason) => return Err(refused(reason)),
             HelloVerdict::Open(kept) => {
                 let stored = host.store.as_mut().expect("it is kept");
@@ -104,7 +105,7 @@ impl World {
         host.sessions.newest += 1;
         host.sessions.owner = hello.owner;
         let member = host.store.as_ref().map_or([0; 16], |stored| stored.member);
-        Ok((host.sessions.newest, Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member }))
+        Ok((host.sessions.newest, Accepted { version: 1, durable: false, bytes: BYTES, member }))
     }
 
     /// `Copy::may`: whether a session may go on.
@@ -225,7 +226,7 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
                     side.admit(BYTES);
                     replaces = Some(hello);
                     let member = hello.member;
-                    let accepted = Accepted { version: PROTOCOL, durable: false, bytes: BYTES, member };
+                    let accepted = Accepted { version: 1, durable: false, bytes: BYTES, member };
                     self::answer(here, conn, frame.tag, Said::Accepted(accepted));
                     continue;
                 }

@@ -56,7 +56,7 @@ impl Link {
         deposed: &Rc<Deposed>,
     ) -> Result<Rc<Self>, Trouble> {
         let conn = here.with(|world| world.connect(here.who, row.host));
-        let mut side = OwnerSide::new();
+        let mut side = OwnerSide::new(hello.versions);
         here.with(|world| {
             world.send(conn, false, Frame { tag: 0, said: Some(Said::Hello(hello)), load: Load::Nothing })
         });

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use headpond_base::Nanos;
 use headpond_claim::ownership::Use;
-use headpond_peer::{Hello, MemberNamed, PROTOCOL};
+use headpond_peer::{Hello, MemberNamed, Versions};
 
 use crate::hosts::gate::Gate;
 use crate::hosts::host::Program;
@@ -72,7 +72,7 @@ struct Asked {
 fn hello(superblock: &Superblock, made: Option<MemberNamed>, beside: Option<PeerRow>) -> Hello {
     let bytes = if made.is_some() { BYTES } else { 0 };
     Hello {
-        version: PROTOCOL,
+        versions: Versions::SPOKEN,
         durable: false,
         pool: POOL,
         member: made.unwrap_or_default(),
