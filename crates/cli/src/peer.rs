@@ -215,7 +215,7 @@ pub fn guard(args: &TakeoverArgs, background_child: bool, worker: bool) -> Resul
     }
     // A typing error shows now, and not at the time of need.
     OriginRoot::open(&args.origin)?;
-    Store::open(&args.store)?;
+    Store::find(&args.store)?;
     mount_as(args, Heir::Guard, background_child, worker)
 }
 

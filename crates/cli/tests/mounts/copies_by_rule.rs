@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::peers::{Peer, mount, wait_for_copy_at};
-use crate::pond::{Pond, SIZE, pattern, wait_until, write_and_sync};
+use crate::pond::{Pond, SIZE, pattern, run, wait_until, write_and_sync};
 use crate::rules::rules;
 use crate::several_devices::pool_status;
 
@@ -83,6 +83,10 @@ fn a_sync_that_needs_two_copies_waits_for_the_origin_while_there_is_one() {
     fs::create_dir(pond.mnt().join("db")).unwrap();
     rules(&pond, "add", &["path=db/", "copies=2"]).ok();
     assert!(!waits_for_the_origin(&pond, "db/file"), "there are two");
+    run(["set".as_ref(), pond.mnt().as_os_str(), "copies=1".as_ref()]).ok();
+    rules(&pond, "list", &[]).ok().refused(0, &["this mount keeps 1 copy: while it asks for more"]);
+    run(["set".as_ref(), pond.mnt().as_os_str(), "copies=2".as_ref()]).ok();
+    assert!(!rules(&pond, "list", &[]).ok().text.contains("this mount keeps"));
     second.signal("-KILL");
     wait_until("one copy is lost", || lost(&pond) > 0);
     assert!(waits_for_the_origin(&pond, "db/file"));

@@ -524,5 +524,10 @@ fn without_a_registry_nothing_is_handed_over_and_nobody_guards() {
         pond.at("store").as_os_str(),
     ])
     .refused(2, &["--registry http://HOST:PORT"]);
+    let mut mistyped = headpond();
+    mistyped.args(["peer", "guard"]).arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at("stoer"));
+    let said = mistyped.args(["--registry", "http://127.0.0.1:1"]).stdin(Stdio::null()).output().unwrap();
+    crate::pond::Said::from(said).refused(2, &["there is no store at", "stoer"]);
+    assert!(!pond.at("stoer").exists());
     run(["mount", "/a", "/b", "--flash", "/c", "--registry", "etcd1:2379"]).refused(2, &["http://HOST:PORT"]);
 }

@@ -101,9 +101,14 @@ impl Service {
         let rule = &set.rules()[index];
         let counted = set.counted(index);
         let is_there = |pid: Pid| self.insight.born(pid.number) == Some(pid.born);
+        // The setting may be lower by now than when the rule was added.
+        let (asked, wanted) = (usize::from(rule.copies.unwrap_or(0)), self.copies_wanted());
         let state = match (rule.until, rule.pid) {
             _ if rule.is_over(unix_seconds()) => "expired".to_owned(),
             (_, Some(pid)) if !is_there(pid) => "its process has ended".to_owned(),
+            _ if asked > wanted => {
+                format!("{}: while it asks for more, its syncs may wait for the origin", kept_copies(wanted))
+            }
             (Some(until), _) => format!("until {}", clock::utc(until)),
             _ => String::new(),
         };
@@ -138,12 +143,7 @@ impl Service {
         if asked <= wanted {
             return Ok(rule);
         }
-        let kept = match wanted {
-            0 => "this mount keeps no copy on another host".to_owned(),
-            1 => "this mount keeps 1 copy".to_owned(),
-            more => format!("this mount keeps {more} copies"),
-        };
-        let mnt = self.mountpoint();
+        let (kept, mnt) = (kept_copies(wanted), self.mountpoint());
         Err(format!(
             "copies={asked}: {kept}. To have more: headpond set {mnt} copies={asked}, and headpond pool add {mnt} --peer HOST:PORT",
             mnt = mnt.display()
@@ -221,6 +221,14 @@ impl Service {
         let action = found.map_or(Action::Cache, |index| set.rules()[index].action);
         let decided_by = found.map(|index| self.shown(&set, index, &self.handle.stats().engine));
         Ok(Answer::Decision(Decision { decided_by, action: action.word().to_owned() }))
+    }
+}
+
+fn kept_copies(wanted: usize) -> String {
+    match wanted {
+        0 => "this mount keeps no copy on another host".to_owned(),
+        1 => "this mount keeps 1 copy".to_owned(),
+        more => format!("this mount keeps {more} copies"),
     }
 }
 
