@@ -39,7 +39,7 @@ fn histories_of_hosts_keep_every_promise() {
     let total = findings.total;
     assert!(total.ops > 20_000 && total.destaged > 20_000 && total.crashes > 1000, "{total}");
     assert!(total.takeovers > 100 && total.recoveries > 500 && total.lists > 500, "{total}");
-    assert!(total.drains > 5, "hardly any copy is let go: {total}");
+    assert!(total.drains > 20, "hardly any copy is let go: {total}");
     assert!(total.stops > 200, "in few histories somebody goes on at the end: {total}");
 }
 

@@ -106,12 +106,12 @@ impl Service {
         let state = match (rule.until, rule.pid) {
             _ if rule.is_over(unix_seconds()) => "expired".to_owned(),
             (_, Some(pid)) if !is_there(pid) => "its process has ended".to_owned(),
-            _ if asked > wanted => {
-                format!("{}: while it asks for more, its syncs may wait for the origin", kept_copies(wanted))
-            }
             (Some(until), _) => format!("until {}", clock::utc(until)),
             _ => String::new(),
         };
+        let lacks = (asked > wanted)
+            .then(|| format!("{}: while it asks for more, its syncs may wait for the origin", kept_copies(wanted)));
+        let state: Vec<String> = [state].into_iter().filter(|said| !said.is_empty()).chain(lacks).collect();
         let plain = Rule { class: None, until: None, pid: rule.pid.map(|pid| Pid { born: 0, ..pid }), ..rule.clone() };
         let held = rule.class.and_then(Class::new).map(|class| engine.class_blocks[class.index()] * BLOCK_U64);
         RuleShown {
@@ -119,7 +119,7 @@ impl Service {
             rule: plain.to_string(),
             requests: counted.requests,
             bytes: counted.bytes,
-            state,
+            state: state.join("; "),
             held_bytes: held,
             quota_bytes: rule.action.quota().map(|quota| quota.bytes_of(engine.pool_blocks * BLOCK_U64)),
         }

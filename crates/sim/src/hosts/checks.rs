@@ -194,15 +194,16 @@ impl World {
         })
     }
 
-    /// An owner lets a copy go. One of those that it keeps has to have everything, unless its host has lost it by now.
-    pub(crate) fn lets_go(&mut self, keeps: &[PeerRow]) {
+    /// An owner lets a copy go, and has connections to these. One of them has to have everything, unless its host has lost
+    /// it by now.
+    pub(crate) fn lets_go(&mut self, kept: &[PeerRow]) {
         let is_whole = |row: &PeerRow| {
             let host = &self.hosts[row.host];
             let stored = host.store.as_ref().filter(|stored| stored.member == row.name);
             stored.filter(|stored| host.is_up && stored.counts(host.boot)).map(|stored| stored.device.now.is_whole)
         };
-        let keeps: Vec<bool> = keeps.iter().filter_map(is_whole).collect();
-        if !keeps.is_empty() && !keeps.contains(&true) {
+        let kept: Vec<bool> = kept.iter().filter_map(is_whole).collect();
+        if !kept.is_empty() && !kept.contains(&true) {
             self.breaks(|| "an owner lets a copy go, and no other one has everything".to_owned());
         }
     }

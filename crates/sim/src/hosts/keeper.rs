@@ -105,7 +105,8 @@ impl World {
         host.sessions.newest += 1;
         host.sessions.owner = hello.owner;
         let member = host.store.as_ref().map_or([0; 16], |stored| stored.member);
-        Ok((host.sessions.newest, Accepted { version: 1, durable: false, bytes: BYTES, member }))
+        let version = hello.versions.common(Versions::SPOKEN).unwrap_or(0);
+        Ok((host.sessions.newest, Accepted { version, durable: false, bytes: BYTES, member }))
     }
 
     /// `Copy::may`: whether a session may go on.
@@ -226,7 +227,8 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
                     side.admit(BYTES);
                     replaces = Some(hello);
                     let member = hello.member;
-                    let accepted = Accepted { version: 1, durable: false, bytes: BYTES, member };
+                    let version = hello.versions.common(Versions::SPOKEN).unwrap_or(0);
+                    let accepted = Accepted { version, durable: false, bytes: BYTES, member };
                     self::answer(here, conn, frame.tag, Said::Accepted(accepted));
                     continue;
                 }

@@ -341,9 +341,13 @@ impl World {
                 self.cut_from_hosts(host, until);
             }
             Fault::Drain => {
-                let has_copy = |host: &&mut Host| host.store.as_ref().is_some_and(|stored| !stored.removed);
-                if let Some(drains) = self.hosts.iter_mut().find(has_copy) {
-                    drains.drains = !drains.drains;
+                let has_copy = |host: &Host| host.store.as_ref().is_some_and(|stored| !stored.removed);
+                let of_use = |host: &&Host| host.drains || has_copy(host);
+                let hosts: Vec<usize> = self.hosts.iter().filter(of_use).map(|host| host.index).collect();
+                if !hosts.is_empty() {
+                    let host = *rng.pick(&hosts);
+                    self.hosts[host].drains = !self.hosts[host].drains;
+                    self.trace(|| format!("host {host} is being drained: {}", self.hosts[host].drains));
                 }
             }
         }

@@ -99,7 +99,7 @@ const DRIFT: u64 = 45;
 impl World {
     pub(crate) fn new(seed: u64, planted: Option<PlantedHosts>, verbose: bool) -> Self {
         let mut rng = Rng::for_part(seed, u64::MAX - 40);
-        let count = if rng.chance(500) { 2 } else { 3 };
+        let count = *rng.pick(&[2, 2, 2, 3, 3, 4]);
         let copies = if count > 2 && rng.chance(500) { 2 } else { 1 };
         let mut rate = || 1000 - DRIFT + rng.below(2 * DRIFT + 1);
         let hosts = (0..count).map(|index| Host::new(index, rate())).collect();

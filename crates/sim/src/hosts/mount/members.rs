@@ -3,8 +3,10 @@
 //! The order is that of `tell_members` in `control/src/life/pool.rs`, of `control/src/service/copies.rs`, and of the engine's
 //! `membership.rs`: whoever changes it there repeats it here.
 //!
-//! Keeps true: one change at a time. Nothing follows from a list before it counts: here, at each copy that it has, beside
-//! the origin and in the registry.
+//! Keeps true: one change at a time. A list counts once it is here, at each copy that it has, in the registry and beside the
+//! origin; what follows from it waits for that.
+//!
+//! Of a member that is emptied only the condition is modelled: another one has everything.
 
 use std::rc::Rc;
 
@@ -159,15 +161,18 @@ impl Pool {
         self.settle_list(&[]).await;
     }
 
-    /// `Service::leaver`: a copy at a host that is being drained, if it may go now.
+    /// `Service::leaver`: a copy at a host that is being drained, if it may go now. The engine empties it first, so another
+    /// one has everything before the list without it is wanted.
     fn leaver(&self) -> Option<Rc<Link>> {
         let links = self.links();
+        let staying = links.iter().filter(|link| !link.is_draining.get()).count();
+        let others = self.others();
+        let another = self.here.with(|world| others.iter().any(|host| !world.hosts[*host].drains));
+        let may_go = staying >= self.copies_wanted() || links.len() >= COPIES_MAX && another;
+        let leaves = links.iter().find(|link| link.is_draining.get()).filter(|_| may_go)?;
         let early = self.here.with(|world| world.is_planted(PlantedHosts::LetsGoEarly));
-        let stays = |link: &&Rc<Link>| !link.is_draining.get() && (link.is_whole.get() || early);
-        let staying = links.iter().filter(stays).count();
-        let another = links.len() >= COPIES_MAX && !self.others().is_empty();
-        let may_go = staying >= self.copies_wanted() || another && staying > 0;
-        links.into_iter().find(|link| link.is_draining.get()).filter(|_| may_go)
+        let is_empty = links.iter().any(|link| !Rc::ptr_eq(link, leaves) && link.is_whole.get());
+        (is_empty || early).then(|| leaves.clone())
     }
 
     fn copies_wanted(&self) -> usize {
@@ -185,16 +190,16 @@ impl Pool {
     async fn leave(&self, leaves: &Rc<Link>) {
         let early = self.here.with(|world| world.is_planted(PlantedHosts::LeavesBeforeRecord));
         let stays = |link: &Rc<Link>| !Rc::ptr_eq(link, leaves);
-        self.superblock.set(self.list(self.links().iter().filter(|link| stays(link)).map(|link| link.row)));
+        let kept: Vec<Rc<Link>> = self.links().into_iter().filter(stays).collect();
+        self.superblock.set(self.list(kept.iter().map(|link| link.row)));
         self.here.trace(|| format!("lets go of its copy at host {}", leaves.row.host));
         if early {
             self.links.borrow_mut().retain(stays);
         }
         self.settle_list(&[]).await;
         self.links.borrow_mut().retain(stays);
-        let keeps: Vec<PeerRow> =
-            self.links.borrow().iter().filter(|link| !link.has_ended()).map(|link| link.row).collect();
-        self.here.with(|world| world.lets_go(&keeps));
+        let kept: Vec<PeerRow> = kept.iter().filter(|link| !link.has_ended()).map(|link| link.row).collect();
+        self.here.with(|world| world.lets_go(&kept));
         leaves.let_go();
     }
 
@@ -226,7 +231,8 @@ impl Pool {
         }
         self.superblock.set(next);
         self.settle_list(std::slice::from_ref(&link)).await;
-        if !link.has_ended() {
+        // One that was lost while the list was told is still in it.
+        if self.superblock.get().peers.rows().any(|row| row == link.row) {
             self.links.borrow_mut().push(link);
         }
     }
