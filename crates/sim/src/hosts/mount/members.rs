@@ -88,8 +88,8 @@ impl Pool {
         self.here.clock().plus(Nanos(wait))
     }
 
-    /// The list of members that is wanted comes to count: here and at each copy, then in the registry, then beside the
-    /// origin. One that joins gets it from its maker.
+    /// The list of members that is wanted comes to count: here and at each copy, `joins` among them, then in the registry,
+    /// then beside the origin.
     async fn settle_list(&self, joins: &[Rc<Link>]) {
         let now = loop {
             let now = self.superblock.get();
