@@ -86,20 +86,16 @@ struct Wire {
 
 impl Wire {
     fn to(etcd: &Etcd) -> Self {
-        Self::with(etcd, u64::MAX)
+        Self::for_changes(etcd, u64::MAX)
     }
 
     /// One that is cut by itself: so many changes reach etcd, and nothing after them.
     fn for_changes(etcd: &Etcd, most: u64) -> Self {
-        Self::with(etcd, most)
-    }
-
-    fn with(etcd: &Etcd, changes: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, to) = (listener.local_addr().unwrap().port(), etcd.port);
         let (cut, ends) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<TcpStream>>>::default());
         let (is_cut, all) = (cut.clone(), ends.clone());
-        let left = Arc::new(AtomicU64::new(changes));
+        let left = Arc::new(AtomicU64::new(most));
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 // As a firewall that drops: who connects hears nothing.

@@ -1,8 +1,9 @@
 //! Several hosts that own one pool in turn, and whatever befalls them.
 //!
 //! Two to four hosts, each with a mount of its own, a server of copies and a guard; etcd; an origin that all see; a
-//! network between all of them. The owner wants a copy on one other host, or on two; operators drain hosts. The decisions are the product's own (`headpond-claim`, `headpond-peer`). The steps
-//! between them are modelled, each file after one of `headpond-control` or `headpond-copies`; its header names that.
+//! network between all of them. The owner wants a copy on one other host, or on two; operators drain hosts. The decisions
+//! are the product's own (`headpond-claim`, `headpond-peer`). The steps between them are modelled, each file after one of
+//! `headpond-control` or `headpond-copies`; its header names that.
 //!
 //! | file | what it is |
 //! | --- | --- |
