@@ -115,6 +115,8 @@ pub struct Figures {
     pub held_blocks: u64,
     /// Writes that had to wait for room or for destage.
     pub stalls: u64,
+    /// Entries of the log that no sync of the flash covers yet, now.
+    pub unsynced_entries: u64,
 }
 
 /// The processes of a mount.
@@ -522,6 +524,7 @@ fn figures(json: &str) -> Result<Figures> {
         dirty_blocks: number("dirty_blocks")?,
         held_blocks: number("used_blocks")?,
         stalls: number("stalls")?,
+        unsynced_entries: number("last_entry")?.saturating_sub(number("durable_entry")?),
     })
 }
 
@@ -537,13 +540,13 @@ mod tests {
 
     #[test]
     fn figures_are_found_in_whichever_group_they_stand() {
-        let json = r#"{"mode":"write-back","used_blocks":9,"engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3,"stalls":2,"reads":8,"writes":4},
+        let json = r#"{"mode":"write-back","used_blocks":9,"engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3,"stalls":2,"reads":8,"writes":4,"last_entry":12,"durable_entry":9},
             "origin":{"origin_reads":5,"origin_writes":6,"origin_read_bytes":20480,"origin_write_bytes":24576},
             "flash":{"flash_write_bytes":4096}}"#;
         let figures = figures(json).expect("all are there");
         assert_eq!((figures.hit_blocks, figures.origin_writes, figures.dirty_blocks), (7, 6, 3));
         assert_eq!((figures.held_blocks, figures.stalls, figures.flash_write_bytes), (9, 2, 4096));
-        assert_eq!(figures.requests, 12);
+        assert_eq!((figures.requests, figures.unsynced_entries), (12, 3));
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl Gate {
         if self.way() == Way::Pass { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
+    /// Whether a change may begin now. Never blocks for a look: after [`Gate::pass`], for what was done since.
+    pub(crate) fn is_open(&self) -> bool {
+        self.way() == Way::Pass
+    }
+
     /// Looks at the claim, unless a look is younger than the interval. For a thread that is otherwise idle: so a loss
     /// becomes known even without changes.
     pub fn keep_watch(&self) {

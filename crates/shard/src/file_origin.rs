@@ -141,6 +141,9 @@ const CLOSE: Duration = Duration::from_secs(10);
 /// Bytes of zeros in one write, where the file system cannot make a hole.
 const ZEROS: usize = 1 << 20;
 
+/// How often a change that came too late asks once more.
+const ASKED_AGAIN: u32 = 3;
+
 impl FileOrigin {
     /// An origin of all attached files. An fsync of a new file makes its directory entry as durable as its file system
     /// does (ext4, xfs and btrfs: fully).
@@ -206,6 +209,20 @@ impl FileOrigin {
         let Some(gate) = self.gate.get() else { return change() };
         gate.pass()?;
         self.doubting(change())
+    }
+
+    /// Makes a change as `user`, if the origin is still ours. Asks after each wait for a lock, and once more right
+    /// before the change: what is late by then has not begun.
+    fn change_as(&self, user: u32, change: impl Fn() -> Result<()>) -> Result<()> {
+        let Some(gate) = self.gate.get() else { return as_user(user, change) };
+        for _ in 0..ASKED_AGAIN {
+            // As the daemon: a look at the claim is none of the user's.
+            gate.pass()?;
+            if let Some(done) = as_user(user, || gate.is_open().then(&change)) {
+                return done;
+            }
+        }
+        Err(Errno::AGAIN)
     }
 
     /// Makes a change that may need space. Tries again if it finds none and other changes or closes are about to give
@@ -420,7 +437,8 @@ impl Attached {
         Ok(())
     }
 
-    fn zero(file: &File, offset: u64, len: u64, keep_space: bool) -> Result<()> {
+    /// Asks `may_change` before each piece of zeros that it writes.
+    fn zero(file: &File, offset: u64, len: u64, keep_space: bool, may_change: impl Fn() -> Result<()>) -> Result<()> {
         let size = file.metadata()?.len();
         let len = len.min(size.saturating_sub(offset));
         if len == 0 {
@@ -445,6 +463,7 @@ impl Attached {
         let (mut at, end) = (offset, offset + len);
         while at < end {
             let step = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
+            may_change()?;
             file.write_all_at(&zeros[..step], at)?;
             at += step as u64;
         }
@@ -512,7 +531,7 @@ impl crate::Origin for FileOrigin {
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         let write = || {
-            as_user(user, || Attached::write(&file, offset, data))?;
+            self.change_as(user, || Attached::write(&file, offset, data))?;
             if written_out {
                 let bytes = data.iter().map(|piece| piece.len() as u64).sum();
                 write_out(&file, offset, bytes)?;
@@ -527,7 +546,9 @@ impl crate::Origin for FileOrigin {
         let attached = self.get(object)?;
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.change_with_space(&file, &attached, || Attached::zero(&file, offset, len, keep_space))
+        self.change_with_space(&file, &attached, || {
+            Attached::zero(&file, offset, len, keep_space, || self.may_change())
+        })
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
@@ -565,6 +586,7 @@ impl crate::Origin for FileOrigin {
         };
         self.change(|| {
             let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
+            self.may_change()?;
             set_mtime(&file, mtime)?;
             Attached::found(&file)
         })
@@ -664,75 +686,4 @@ fn unix(seconds: i64, nanos: i64) -> UnixNanos {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Origin as _;
-    use std::fs;
-
-    #[test]
-    fn the_directory_of_a_file_is_found_over_renames_of_the_origin_and_not_through_links() {
-        let top = tempfile::tempdir().unwrap();
-        let at = |name: &str| top.path().join(name);
-        fs::create_dir_all(at("origin/db")).unwrap();
-        fs::write(at("origin/db/file"), "").unwrap();
-        let file = File::open(at("origin/db/file")).unwrap();
-        let root = Root { directory: File::open(at("origin")).unwrap() };
-        let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
-        let db = fs::metadata(at("origin/db")).unwrap().ino();
-        assert_eq!(root.parent_of(&file).as_ref().map(inode), Some(db));
-        fs::rename(at("origin"), at("renamed")).unwrap();
-        assert_eq!(root.parent_of(&file).as_ref().map(inode), Some(db), "its name is made durable as before");
-        fs::rename(at("renamed/db"), at("outside")).unwrap();
-        std::os::unix::fs::symlink(at("outside"), at("renamed/db")).unwrap();
-        assert!(root.parent_of(&file).is_none());
-    }
-
-    /// Opens a file again, and counts.
-    struct Counting(std::path::PathBuf, AtomicU64);
-
-    impl Reopen for Counting {
-        fn reopen(&self, _: bool) -> Result<File> {
-            self.1.fetch_add(1, Ordering::SeqCst);
-            Ok(File::options().read(true).write(true).open(&self.0)?)
-        }
-    }
-
-    #[test]
-    fn a_file_that_could_not_be_opened_again_stays_open_however_many_there_are() {
-        let top = tempfile::tempdir().unwrap();
-        let path = top.path().join("file");
-        fs::write(&path, "content").unwrap();
-        let origin = FileOrigin::with(None, Budget { paths: 2, files: 2, handles: 0 });
-        let open = || File::options().read(true).write(true).open(&path).unwrap();
-        let others = || {
-            for object in 10..90 {
-                origin.attach_lasting(ObjectId(object), open(), Arc::new(Counting(path.clone(), AtomicU64::new(0))));
-                let _ = origin.read(ObjectId(object), 0, 1).unwrap();
-            }
-        };
-        let again = Arc::new(Counting(path.clone(), AtomicU64::new(0)));
-        let opened = || again.1.load(Ordering::SeqCst);
-        let look = || drop(origin.read(ObjectId(1), 0, 1).unwrap());
-        origin.attach_lasting(ObjectId(1), open(), again.clone());
-        others();
-        look();
-        assert_eq!(opened(), 1, "it was closed");
-        others();
-        origin.keep_open(ObjectId(1));
-        assert_eq!(opened(), 2, "it is open");
-        others();
-        look();
-        assert_eq!(opened(), 2, "and stays so");
-        // From now on it can be opened again.
-        origin.attach_lasting(ObjectId(1), open(), again.clone());
-        others();
-        look();
-        assert_eq!(opened(), 3);
-        // Another handle attached it without a way to open it again.
-        others();
-        origin.attach(ObjectId(1), open());
-        others();
-        look();
-        assert_eq!(opened(), 3, "what was just opened is what stays open");
-    }
-}
+mod tests;

@@ -224,7 +224,8 @@ impl Chain {
                 fs::remove_file(flash).map_err(Failure::io("losing the flash"))
             }
             Event::OwnerKilled => network.kill(*node),
-            Event::OwnerStopped(_) => network.signal(*node, Signal::STOP),
+            Event::OwnerStopped(Fenced::Off) => network.signal(*node, Signal::STOP),
+            Event::OwnerStopped(Fenced::GoesOn) => network.stop_between_changes(*node),
             Event::CutFromRegistry(_) => network.cut(to_registry),
             Event::CutFromBoth(_) => network.cut(to_registry).and_then(|()| network.cut(to_peer)),
             Event::CutFromPeer => network.cut(to_peer),

@@ -12,8 +12,9 @@ use crate::command;
 use crate::failure::{Failure, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -43,6 +44,10 @@ const NAMES: &str = "/run/netns";
 const END_MAX: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(5);
+/// How often a host is stopped, and let go on, until it was at a good moment.
+const STOPS_MAX: usize = 1000;
+/// How long a thread may take to stop.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 impl Node {
     const ALL: [Self; 3] = [Self::Db1, Self::Db2, Self::Witness];
@@ -176,6 +181,22 @@ impl Network {
         Ok(())
     }
 
+    /// Stops a host, at a moment when no thread of headpond there runs code of its own.
+    ///
+    /// A thread that does may have looked at its lease, and be about to make the change that this lets begin. Stopped
+    /// there, it makes it when it goes on, and no lease calls it back. What a lease does promise is looked at here.
+    pub(super) fn stop_between_changes(&self, node: Node) -> Result<()> {
+        for _ in 0..STOPS_MAX {
+            self.signal(node, Signal::STOP)?;
+            if stands_between_calls(self.processes(node.name())?)? {
+                return Ok(());
+            }
+            self.signal(node, Signal::CONT)?;
+            std::thread::sleep(LOOK);
+        }
+        Err(failed(format!("{} was never found between two changes", node.name())))
+    }
+
     /// Ends all processes of a host at once, as a loss of power does, and waits until they are gone.
     pub(super) fn kill(&self, node: Node) -> Result<()> {
         self.kill_all(node.name())
@@ -234,4 +255,43 @@ fn enter(namespace: &File) -> rustix::io::Result<()> {
 
 fn ip(arguments: &[&str]) -> Result<()> {
     command::run("changing a network", Command::new("ip").args(arguments)).map(drop)
+}
+
+/// Waits until the threads of headpond among these processes stand still. Whether each of them does so in a system
+/// call, as the kernel says (`/proc/PID/task/TID/syscall`: -1 outside of one).
+fn stands_between_calls(processes: Vec<Pid>) -> Result<bool> {
+    let start = Instant::now();
+    for pid in processes {
+        let directory = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+        if fs::read_to_string(directory.join("comm")).is_ok_and(|name| !name.starts_with("headpond")) {
+            continue;
+        }
+        // What has ended meanwhile makes no change.
+        let Ok(threads) = fs::read_dir(directory.join("task")) else { continue };
+        for thread in threads.flatten() {
+            while fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| !is_stopped(&stat)) {
+                if start.elapsed() > STOP_MAX {
+                    return Ok(false);
+                }
+                std::thread::sleep(LOOK);
+            }
+            let path = thread.path().join("syscall");
+            let call = match fs::read_to_string(&path) {
+                Ok(call) => call,
+                // It has ended.
+                Err(_) if !path.exists() => continue,
+                Err(error) => return Err(Failure::io(format!("reading {}", path.display()))(error)),
+            };
+            if call.starts_with('-') || call.starts_with("running") {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the state of a thread, the word after its name in brackets, is that of one that stands still or has ended.
+fn is_stopped(stat: &str) -> bool {
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    matches!(state, Some('T' | 't' | 'Z' | 'X'))
 }
