@@ -20,7 +20,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// There is none.
-    #[error("there is no store at {}", .0.display())]
+    #[error("there is no store at {}: `headpond peer serve` makes it", .0.display())]
     NoStore(PathBuf),
     /// Another server has it.
     #[error("another `headpond peer serve` has the store {}", .0.display())]

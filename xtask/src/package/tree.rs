@@ -33,7 +33,7 @@ impl Tree {
             tree.link("../bin/headpond", &format!("usr/sbin/{helper}"))?;
         }
         let packaging = root().join("packaging");
-        for unit in ["headpond@.service", "headpond-peer.service"] {
+        for unit in ["headpond@.service", "headpond-peer.service", "headpond-guard@.service"] {
             tree.file(&packaging.join("systemd").join(unit), &format!("usr/lib/systemd/system/{unit}"), 0o644)?;
         }
         tree.pages(&contents.pages.join("man"))?;

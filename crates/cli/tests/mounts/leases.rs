@@ -218,6 +218,7 @@ fn mount(pond: &mut Pond, peer: &Peer, registry: &str) -> usize {
     });
     run(["set".as_ref(), pond.mnt().as_os_str(), "flush-period=12h".as_ref()]).ok();
     assert_eq!(pond.status()["lease"], "held");
+    run(["stats".as_ref(), pond.mnt().as_os_str()]).refused(0, &["\nlease_waiting 0\n"]);
     daemon
 }
 
@@ -375,6 +376,7 @@ fn an_owner_without_a_registry_stands_still_when_its_lease_is_over_and_goes_on_w
     write_and_sync(&pond.mnt().join("file"), b"before");
     etcd.kill();
     wait_until("the lease is over", || pond.status()["lease"] == "waiting");
+    run(["stats".as_ref(), pond.mnt().as_os_str()]).refused(0, &["\nlease_waiting 1\n"]);
     let written = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -523,7 +525,7 @@ fn without_a_registry_nothing_is_handed_over_and_nobody_guards() {
     let mut mistyped = headpond();
     mistyped.args(["peer", "guard"]).arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at("stoer"));
     let said = mistyped.args(["--registry", "http://127.0.0.1:1"]).stdin(Stdio::null()).output().unwrap();
-    crate::pond::Said::from(said).refused(2, &["there is no store at", "stoer"]);
+    crate::pond::Said::from(said).refused(1, &["there is no store at", "stoer", "peer serve"]);
     assert!(!pond.at("stoer").exists());
     run(["mount", "/a", "/b", "--flash", "/c", "--registry", "etcd1:2379"]).refused(2, &["http://HOST:PORT"]);
 }

@@ -20,6 +20,7 @@ mod documents;
 mod drained;
 mod elsewhere;
 mod failed_flash;
+mod fence_example;
 mod flush;
 mod freeze;
 mod full;

@@ -54,6 +54,8 @@ fn the_packages_install_the_program_its_helpers_pages_and_units() {
     for file in [
         "etc/headpond",
         "usr/lib/systemd/system/headpond@.service",
+        "usr/lib/systemd/system/headpond-guard@.service",
+        "usr/share/doc/headpond/examples/headpond/fence-nfs",
         "usr/share/man/man1/headpond.1.gz",
         "usr/share/man/man5/headpond.5.gz",
         "usr/share/man/man7/headpond.7.gz",

@@ -38,8 +38,15 @@ fn systemd_finds_nothing_wrong_with_the_units_and_the_examples() {
     let dir = tempfile::tempdir().unwrap();
     copy(&packaging().join("systemd"), dir.path());
     copy(&packaging().join("examples/systemd"), dir.path());
-    let names = ["headpond@mysql.service", "var-lib-mysql.mount", "mariadb.service", "postgresql@15-main.service"];
-    for database in &names[2..] {
+    let names = [
+        "headpond@mysql.service",
+        "headpond-peer.service",
+        "headpond-guard@mysql.service",
+        "var-lib-mysql.mount",
+        "mariadb.service",
+        "postgresql@15-main.service",
+    ];
+    for database in ["mariadb.service", "postgresql@15-main.service"] {
         fs::write(dir.path().join(database), "[Service]\nExecStart=/bin/true\n").unwrap();
     }
     for name in names {

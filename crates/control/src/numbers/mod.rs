@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub(crate) origin_silent_seconds: u64,
     /// Whether another headpond took the origin over.
     pub(crate) claim_lost: bool,
+    /// Whether this host may not act as the owner until its lease is renewed.
+    pub(crate) lease_waiting: bool,
 }
 
 /// All numbers of a mount. The names are those of `headpond stats --json`, and stay.

@@ -140,6 +140,12 @@ pub const METRICS: &[Metric] = &[
         help: "1 once another headpond has taken the origin over: this mount changes it no more",
         value: |now| f64::from(u8::from(now.claim_lost)),
     },
+    Metric {
+        name: "lease_waiting",
+        kind: MetricKind::Gauge,
+        help: "1 while the registry has not renewed the lease: the mount stands still, and programs wait",
+        value: |now| f64::from(u8::from(now.lease_waiting)),
+    },
     // Flash.
     counted!(Counter, "flash_reads_total", flash_reads, "Reads from flash"),
     counted!(Counter, "flash_writes_total", flash_writes, "Writes to flash"),

@@ -326,7 +326,11 @@ pub enum Refusal {
 
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
-        Self::Usage(error.to_string())
+        match error {
+            StoreError::WhichPool(why) => Self::Usage(why),
+            // It may pass: a supervisor tries again.
+            _ => Self::Relayed { text: error.to_string(), status: ExitStatus::Failed },
+        }
     }
 }
 

@@ -342,6 +342,7 @@ impl Service {
             takeovers: self.lives,
             origin_silent_seconds: self.origin_silent_seconds(),
             claim_lost: self.gate.lost().is_some(),
+            lease_waiting: self.members.lease() == "waiting",
         };
         let Status { mountpoint, origin, flash, mode, state, .. } = self.status();
         let settings = self.live.now().values().into_iter().map(|value| (value.name, value.value)).collect();

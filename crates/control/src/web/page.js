@@ -127,6 +127,7 @@ function drawTrouble() {
     if (s.flash_failed) alerts.push(['bad', 'The flash has failed: the pool caches nothing more' + (s.claim_lost ? '.' : ', and writes go to the origin.')]);
     if (now.pool.state === 'DEGRADED') alerts.push(['warn', `The pool is degraded: ${now.pool.exposed_bytes ? `${bytes(now.pool.exposed_bytes)} of dirty data have one copy.` : 'a device is out of it.'} ${now.pool.actions.join(' ')}`]);
     if (s.claim_lost) alerts.push(['bad', s.claim_lost]);
+    if (m.lease_waiting) alerts.push(['bad', 'The lease is not renewed, so the mount stands still, and programs wait. Does the registry answer?']);
     if (s.lost_blocks) alerts.push(['bad', `${bytes(m.lost_bytes_total)} of dirty data could not be read back from flash.`]);
     if (s.origin_silent_seconds) alerts.push(['warn', `The origin has not answered for ${duration(s.origin_silent_seconds)}; the pool still serves what it has.`]);
     if (m.failing_files) alerts.push(['warn', `${some(m.failing_files, 'file')} could not be written to the origin at the last try.`]);

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `chain` | the rounds: what happens, and what is looked at then |
 //! | `host` | what runs on a host: mount, server of copies, guard |
+//! | `guide` | the guide of docs/copies.md, followed word for word |
 //! | `network`, `registry`, `certificates` | namespaces and wires; etcd; TLS |
 //! | `pulse` | a writer that shows when a mount answered |
 //! | `events`, `told` | what can happen; what is told of it |
@@ -22,6 +23,7 @@
 mod certificates;
 mod chain;
 mod events;
+mod guide;
 mod host;
 mod network;
 mod pulse;
@@ -29,6 +31,7 @@ mod registry;
 mod told;
 
 pub use events::{Event, Fenced, drawn};
+pub use guide::{Guide, follow, guide_lacks};
 pub use told::{HostsTold, Round};
 
 use crate::command;

@@ -50,7 +50,7 @@ const STOPS_MAX: usize = 1000;
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 impl Node {
-    const ALL: [Self; 3] = [Self::Db1, Self::Db2, Self::Witness];
+    pub(super) const ALL: [Self; 3] = [Self::Db1, Self::Db2, Self::Witness];
 
     /// As it is called in the registry.
     pub(super) const fn name(self) -> &'static str {

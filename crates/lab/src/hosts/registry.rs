@@ -4,6 +4,7 @@ use super::network::{Network, Node};
 use crate::failure::{Failure, Result};
 use crate::programs::program;
 use crate::service::Service;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,6 +32,22 @@ impl Etcd {
     /// Its address for a host.
     pub(super) fn address_for(node: Node) -> String {
         format!("http://{}:{PORT}", Node::Witness.address_for(node))
+    }
+
+    /// Whether the one on the witness answers, and has a leader.
+    pub(super) fn is_healthy(network: &Network) -> Result<bool> {
+        network.on(Node::Witness, || {
+            let Ok(mut stream) = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], PORT)), CONNECT_MAX)
+            else {
+                return Ok(false);
+            };
+            let mut answer = String::new();
+            let asked = stream.set_read_timeout(Some(CONNECT_MAX)).and_then(|()| {
+                stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+                stream.read_to_string(&mut answer)
+            });
+            Ok(asked.is_ok() && answer.contains("\"health\":\"true\""))
+        })
     }
 
     /// Ends it at once.
