@@ -116,9 +116,7 @@ impl PeerServer {
             }
             address => {
                 if config.certificates.is_none() && !address.is_of_this_host().map_err(failed)? {
-                    let why = "others than this host could connect. Give --certificates DIR, or listen at a unix \
-                               socket or a loopback address";
-                    return Err(failed(io::Error::other(why)));
+                    return Err(StoreError::OpenToAll(name));
                 }
                 Listener::Tcp(TcpListener::bind(&address.resolve().map_err(failed)?[..]).map_err(failed)?)
             }

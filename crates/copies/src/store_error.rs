@@ -25,6 +25,12 @@ pub enum StoreError {
     /// Another server has it.
     #[error("another `headpond peer serve` has the store {}", .0.display())]
     Serving(PathBuf),
+    /// Its address, without certificates: whoever connects can read and replace the copies.
+    #[error(
+        "cannot listen at {0}: others than this host could connect. Give --certificates DIR, or listen at a unix socket \
+         or a loopback address"
+    )]
+    OpenToAll(String),
     /// A record is none.
     #[error("the record {} is damaged: {what}", path.display())]
     Damaged {

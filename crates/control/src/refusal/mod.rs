@@ -327,7 +327,7 @@ pub enum Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::WhichPool(why) => Self::Usage(why),
+            StoreError::WhichPool(_) | StoreError::OpenToAll(_) => Self::Usage(error.to_string()),
             // It may pass: a supervisor tries again.
             _ => Self::Relayed { text: error.to_string(), status: ExitStatus::Failed },
         }
