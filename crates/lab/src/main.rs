@@ -270,7 +270,7 @@ struct Hosts {
     /// The database: mariadb or postgres. You can repeat this option. Without it: both, with half of the rounds each.
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
-    /// How many rounds. In 11 of them each event comes once.
+    /// How many rounds. In 14 of them each event comes once.
     #[arg(long, value_name = "N", default_value_t = 200)]
     rounds: u32,
     /// What happens in each round, instead of what the seed draws. You can repeat this option.

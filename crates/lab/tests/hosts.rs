@@ -15,7 +15,7 @@ fn nothing_is_lost(kind: Kind, first: usize) {
         return;
     }
     let _beside = machine::side_by_side();
-    let (rounds, seed) = (machine::number("HEADPOND_HOSTS", 12), machine::number("HEADPOND_HOSTS_SEED", 1));
+    let (rounds, seed) = (machine::number("HEADPOND_HOSTS", 14), machine::number("HEADPOND_HOSTS_SEED", 1));
     let events: Vec<Event> = hosts::drawn(rounds as usize, seed).into_iter().skip(first).step_by(2).collect();
     let mut due = BTreeMap::<Event, usize>::new();
     events.iter().for_each(|event| *due.entry(*event).or_default() += 1);

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const EARLIEST: u64 = 200;
 const LATEST: u64 = 1200;
 /// The registry is away for so long at most, in milliseconds: a good deal longer than a lease lasts.
-const REGISTRY_AWAY: u64 = 5000;
+const REGISTRY_AWAY: u64 = 8000;
 
 /// Two hosts at work. Dropped, every process on them ends first.
 pub(super) struct Chain {
@@ -229,6 +229,9 @@ impl Chain {
             Event::CutFromRegistry(_) => network.cut(to_registry),
             Event::CutFromBoth(_) => network.cut(to_registry).and_then(|()| network.cut(to_peer)),
             Event::CutFromPeer => network.cut(to_peer),
+            Event::RegistryUnheard => network.cut_one_way(Node::Witness, *node),
+            Event::PeerUnheard => network.cut_one_way(node.other(), *node),
+            Event::OwnerUnheard => network.cut_one_way(*node, node.other()),
             Event::PeerKilled | Event::RegistryKilled => Ok(()),
         }
     }

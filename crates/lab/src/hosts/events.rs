@@ -19,8 +19,14 @@ pub enum Event {
     CutFromRegistry(Fenced),
     /// The owner reaches neither registry nor peer.
     CutFromBoth(Fenced),
+    /// The owner hears nothing of the registry, which hears the owner. Then it is turned off.
+    RegistryUnheard,
     /// The owner does not reach its peer, for longer than it waits for it.
     CutFromPeer,
+    /// The owner hears nothing of its peer, which hears the owner.
+    PeerUnheard,
+    /// The peer hears nothing of the owner, which hears the peer.
+    OwnerUnheard,
     /// The peer's server is killed, and started again.
     PeerKilled,
     /// The registry is killed, and started again.
@@ -38,7 +44,7 @@ pub enum Fenced {
 
 impl Event {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::OwnerLost,
         Self::OwnerKilled,
         Self::OwnerStopped(Fenced::Off),
@@ -47,7 +53,10 @@ impl Event {
         Self::CutFromRegistry(Fenced::GoesOn),
         Self::CutFromBoth(Fenced::Off),
         Self::CutFromBoth(Fenced::GoesOn),
+        Self::RegistryUnheard,
         Self::CutFromPeer,
+        Self::PeerUnheard,
+        Self::OwnerUnheard,
         Self::PeerKilled,
         Self::RegistryKilled,
     ];
@@ -64,7 +73,10 @@ impl Event {
             Self::CutFromRegistry(Fenced::GoesOn) => "no-registry-goes-on",
             Self::CutFromBoth(Fenced::Off) => "cut-off-fenced",
             Self::CutFromBoth(Fenced::GoesOn) => "cut-off-goes-on",
+            Self::RegistryUnheard => "registry-unheard",
             Self::CutFromPeer => "no-peer",
+            Self::PeerUnheard => "peer-unheard",
+            Self::OwnerUnheard => "owner-unheard",
             Self::PeerKilled => "peer-killed",
             Self::RegistryKilled => "registry-killed",
         }
@@ -73,7 +85,10 @@ impl Event {
     /// Whether the other host takes over.
     #[must_use]
     pub const fn deposes(self) -> bool {
-        !matches!(self, Self::CutFromPeer | Self::PeerKilled | Self::RegistryKilled)
+        !matches!(
+            self,
+            Self::CutFromPeer | Self::PeerUnheard | Self::OwnerUnheard | Self::PeerKilled | Self::RegistryKilled
+        )
     }
 
     /// Whether the guard is given a program that fences.
@@ -115,7 +130,10 @@ impl fmt::Display for Event {
             Self::CutFromRegistry(Fenced::GoesOn) => "owner cut off from etcd, later not",
             Self::CutFromBoth(Fenced::Off) => "owner cut off from both, fenced",
             Self::CutFromBoth(Fenced::GoesOn) => "owner cut off from both, later not",
+            Self::RegistryUnheard => "owner hears nothing of etcd, fenced",
             Self::CutFromPeer => "owner cut off from its peer",
+            Self::PeerUnheard => "owner hears nothing of its peer",
+            Self::OwnerUnheard => "peer hears nothing of the owner",
             Self::PeerKilled => "peer killed",
             Self::RegistryKilled => "etcd killed",
         })

@@ -19,8 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The shortest lease that there is.
-const LEASE: &str = "3";
 /// What the old owner's writes are waited for, where nobody fences it. Here they reach the origin within moments.
 const GRACE: &str = "1";
 /// Where a server of copies listens.
@@ -123,7 +121,7 @@ impl Site {
     }
 
     fn lease(&self, node: Node, command: &mut Command) {
-        command.args(["--registry", &Etcd::address_for(node), "--lease-seconds", LEASE, "--node", node.name()]);
+        command.args(["--registry", &Etcd::address_for(node), "--node", node.name()]);
     }
 
     /// A new store of a host.

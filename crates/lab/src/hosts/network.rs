@@ -120,7 +120,7 @@ impl Network {
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let outside = File::open("/proc/thread-self/ns/net").map_err(Failure::io("looking for this network"))?;
         let network = Self { prefix: format!("headpond-{}-{number}-", std::process::id()), outside };
-        let named = |node: Node| network.prefix.clone() + node.name();
+        let named = |node: Node| network.named(node);
         let switch = network.prefix.clone() + "switch";
         ip(&["netns", "add", &switch])?;
         for node in Node::ALL {
@@ -149,9 +149,24 @@ impl Network {
         self.set(wire, "down")
     }
 
-    /// Has a wire work again.
+    /// Has what one host sends to another vanish, and no more: it goes to a card that nobody has.
+    pub(super) fn cut_one_way(&self, from: Node, to: Node) -> Result<()> {
+        let end = format!("to-{}", to.name());
+        let nobody = ["lladdr", "02:00:00:00:00:01", "dev", &end, "nud", "permanent"];
+        ip(&[&["-n", &self.named(from), "neigh", "replace", &to.address_for(from)], &nobody[..]].concat())
+    }
+
+    /// Has a wire work again, both ways.
     pub(super) fn mend(&self, wire: Wire) -> Result<()> {
+        for node in [wire.0, wire.1] {
+            let end = format!("to-{}", wire.far(node).name());
+            ip(&["-n", &self.named(node), "neigh", "flush", "dev", &end, "nud", "permanent"])?;
+        }
         self.set(wire, "up")
+    }
+
+    fn named(&self, node: Node) -> String {
+        self.prefix.clone() + node.name()
     }
 
     fn set(&self, wire: Wire, state: &str) -> Result<()> {
