@@ -50,6 +50,23 @@ fn answers_need_no_flash_while_there_are_slots_and_wait_for_it_when_there_are_no
     assert!(world.replies.values().all(|reply| matches!(reply, Reply::Changed(_))));
 }
 
+/// Destage gives back no slot. It would only take the origin, and the processor, from those that need them.
+#[test]
+fn who_waits_for_a_slot_has_nothing_destaged() {
+    let (mut world, file, ..) = with_second_tail();
+    let asked: Vec<_> = (0..6).map(|block| world.begin(write(file, block))).collect();
+    let waits = |world: &World| asked.iter().any(|id| !world.replies.contains_key(id));
+    assert!(waits(&world) && world.engine.stats().dirty_blocks > 0);
+    let before = world.writes;
+    for _ in 0..50 {
+        world.sleep(100);
+    }
+    assert!(waits(&world));
+    assert_eq!(world.writes, before, "origin writes");
+    world.release();
+    assert!(!waits(&world));
+}
+
 #[test]
 fn what_was_answered_is_left_when_the_engine_is_gone() {
     let (mut world, file, words, lender) = with_second_tail();

@@ -451,7 +451,7 @@ impl Destaging<'_> {
     /// Leaves what is not begun for the next round, if a write waits for the room that this one makes and it
     /// has taken long enough, or if there is no reason to destage any more.
     fn cut_short(&self, job: &mut Job, waited_for: bool) {
-        let long = self.now.since(job.began) >= super::ROUND_NEAR && self.requests.first_for_room().is_some();
+        let long = self.now.since(job.began) >= super::ROUND_NEAR && self.is_waited_for;
         let idle = !waited_for && self.destage.governor.rate() == 0.0;
         if long || idle {
             job.leave_waiting();

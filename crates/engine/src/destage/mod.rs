@@ -215,6 +215,8 @@ pub(crate) struct Destaging<'a> {
     /// The misses, which come first.
     pub(crate) fetches: &'a Fetches,
     pub(crate) pool_failed: &'a PoolFailed,
+    /// Whether a write waits for the room that destage makes.
+    pub(crate) is_waited_for: bool,
     /// Whether the pool is to be one device, and is.
     pub(crate) is_one_device: bool,
     pub(crate) config: &'a Config,
@@ -378,9 +380,7 @@ impl Destaging<'_> {
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
             // With one copy where two should be, the origin is the second.
-            drain: idle
-                || !self.is_one_device && self.store.log().lacks_members()
-                || self.requests.first_for_room().is_some(),
+            drain: idle || !self.is_one_device && self.store.log().lacks_members() || self.is_waited_for,
             emergency: !self.store.takes_writes()
                 || self.store.is_short_of_segments()
                 || self.store.is_short_of_objects(),

@@ -11,7 +11,8 @@ use crate::purpose::{JobEffect, JobId};
 use crate::request::{FlushId, FlushScope};
 
 impl Engine {
-    const fn destaging(&mut self) -> Destaging<'_> {
+    fn destaging(&mut self) -> Destaging<'_> {
+        let is_waited_for = self.waits_for_destage();
         Destaging {
             destage: &mut self.destage,
             store: &mut self.store,
@@ -22,6 +23,7 @@ impl Engine {
             leaving: &mut self.leaving,
             fetches: self.gather.fetches(),
             pool_failed: &self.pool_failed,
+            is_waited_for,
             is_one_device: self.membership.is_one(),
             config: &self.config,
             stats: &mut self.stats,

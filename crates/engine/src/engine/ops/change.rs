@@ -285,15 +285,26 @@ impl Engine {
     /// is counted.
     fn may_take(&self, object: ObjectId, change: &Change) -> bool {
         let log = self.store.log();
-        if !log.takes_writes() {
-            return true;
-        }
+        !log.takes_writes()
+            || !self.checkpoints.hold_changes() && log.has_cover() && self.destage_left_room(object, change)
+    }
+
+    /// What of this destage sees to: it makes dirty data clean, and has the log synced for that.
+    fn destage_left_room(&self, object: ObjectId, change: &Change) -> bool {
         object_room::may_name(&self.store, object)
-            && !self.checkpoints.hold_changes()
-            && log.unsynced_bytes() < self.store.unsynced_bytes_max()
-            && log.has_cover()
+            && self.store.log().unsynced_bytes() < self.store.unsynced_bytes_max()
             && self.has_room_for_dirt(object, change)
             && self.balance(object, change) == Balance::Enough
+    }
+
+    /// Whether the first request that waits for room waits for destage. Else it waits for a checkpoint, or for the log's
+    /// writes, and the origin has nothing to do with it.
+    pub(crate) fn waits_for_destage(&self) -> bool {
+        let first = self.requests.first_for_room().and_then(|id| self.requests.get(id));
+        first.is_some_and(|op| match &op.work {
+            Work::Change(change) if !op.direct && !self.goes_direct(op) => !self.destage_left_room(op.object, change),
+            _ => true,
+        })
     }
 
     /// Whether the pool has room for dirty data of a change, and no more is dirty after it than may be.
