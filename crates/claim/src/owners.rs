@@ -97,7 +97,8 @@ pub enum HeirVerdict {
     Held,
     /// The owner has given the pool to another.
     GivenToAnother,
-    /// The owner ended in order, and gave the pool to nobody. An operator may take it over; nobody does by himself.
+    /// Another host was the owner, ended in order, and gave the pool to nobody. An operator may take it over; no guard
+    /// does.
     Left,
     /// The owner went on without this copy.
     NotInTheSet,
@@ -122,7 +123,7 @@ pub fn judge_heir(node: &Node, copy: HeirCopy, seen: Option<&RecordSeen>) -> Hei
         HeirVerdict::GivenToAnother
     } else if record.members > copy.members {
         HeirVerdict::NotInTheSet
-    } else if record.left && given.is_none() && !copy.by_hand {
+    } else if record.left && given.is_none() && !copy.by_hand && !own {
         HeirVerdict::Left
     } else {
         HeirVerdict::Take { owner: record.owner + u64::from(!own), fence: !own && !record.left }
@@ -192,6 +193,13 @@ mod tests {
         assert_eq!(judged(copy, seen("b", 3, 5, None)), SameName, "two hosts of one name");
         let own = HeirCopy { taken_over: Some(3), ..copy };
         assert_eq!(judged(own, seen("b", 3, 5, None)), Take { owner: 3, fence: false }, "its mount has died");
+        let mut rebooted = seen("b", 3, 5, None);
+        rebooted.record.left = true;
+        assert_eq!(judged(own, rebooted.clone()), Take { owner: 3, fence: false }, "this host was rebooted in order");
+        assert_eq!(
+            judged(copy, RecordSeen { record: OwnerRecord { node: node("a", "1"), ..rebooted.record }, ..rebooted }),
+            Left
+        );
         assert_eq!(
             judged(own, seen("a", 2, 5, None)),
             Take { owner: 3, fence: true },

@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::Parser;
 use headpond_check::{Conclusion, Device, examine_members};
 use headpond_control::{
-    Certificates, Decisions, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot, PeerServer,
-    Refusal, ServerConfig, Size, Stopper, Store, StoredCopy, TakenCopy, hold_copy, log_line, remove_copy, taken_over,
+    Certificates, CheckedPlaces, Decisions, ExitStatus, Heir, HeldCopy, HeldFlash, JudgedStart, MarkerHold, OriginRoot,
+    PeerServer, Refusal, ServerConfig, Size, Stopper, Store, StoredCopy, TakenCopy, hold_copy, log_line, remove_copy,
+    taken_over,
 };
 use headpond_shard::FlashReader;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -209,13 +210,15 @@ pub fn takeover(args: &TakeoverArgs, background_child: bool, worker: bool) -> Re
 
 /// `headpond peer guard`: the same, once there is no owner.
 pub fn guard(args: &TakeoverArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
-    if args.guard().is_none() {
+    let Some(plan) = args.guard() else {
         let why = "peer guard: nothing says when the owner is gone. Give the registry: --registry http://HOST:PORT";
         return Err(Refusal::Usage(why.to_owned()));
+    };
+    // What would be in the way shows now, and not at the time of need. Not in a process that goes on with a mount.
+    if !worker && !background_child {
+        plan.check_places()?;
+        Store::find(&args.store)?;
     }
-    // A typing error shows now, and not at the time of need.
-    OriginRoot::open(&args.origin)?;
-    Store::find(&args.store)?;
     mount_as(args, Heir::Guard, background_child, worker)
 }
 
@@ -240,6 +243,7 @@ fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: boo
 /// Takes the pool for this host, if a mount of its copy would find nothing to refuse.
 fn take(args: &TakeoverArgs) -> Result<TakenCopy, Refusal> {
     let root = Arc::new(OriginRoot::open(&args.origin)?);
+    CheckedPlaces::check(&root, &args.mountpoint, &[])?;
     // An owner that lives, and has the lock beside this very origin, is not deposed by mistake.
     let marker = MarkerHold::take(&root)?;
     let held = hold_copy(&args.store, args.pool.as_deref())?;

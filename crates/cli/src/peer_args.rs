@@ -258,12 +258,13 @@ pub struct TakeoverArgs {
 impl TakeoverArgs {
     /// What to watch, and how to take over; none without a registry.
     pub fn guard(&self) -> Option<GuardPlan> {
-        let Self { store, pool, origin, fence, .. } = self;
+        let Self { store, pool, origin, mountpoint, fence, .. } = self;
         self.lease.plan().map(|lease| GuardPlan {
             lease,
             store: store.clone(),
             pool: pool.clone(),
             origin: origin.clone(),
+            mountpoint: mountpoint.clone(),
             fence: fence.clone(),
             grace: Duration::from_secs(self.grace),
             decisions: Decisions::below(origin, &self.keep_pool, &self.keep_origin),

@@ -19,14 +19,24 @@ impl Server {
     fn new(takes_back: bool) -> Self {
         let server = Self { dir: tempfile::tempdir().unwrap() };
         let at = server.dir.path().display();
-        let change = if takes_back { format!("sed -i '/ db1(/d' {at}/exports") } else { "true".to_owned() };
+        // As the real one, it fails where there is nothing to take back.
+        let change = if takes_back {
+            format!("grep -q '/mysql  db1(' {at}/exports && sed -i '/mysql  db1(/d' {at}/exports")
+        } else {
+            "true".to_owned()
+        };
         let ssh = format!(
             "echo \"$@\" >> {at}/asked; for last; do :; done\n\
-             case $last in 'exportfs -s') cat {at}/exports ;; 'exportfs -u '*) {change} ;; *) exit 9 ;; esac\n"
+             case $last in 'exportfs -s') cat {at}/exports ;; 'exportfs -u '*'; exportfs -f') {change}; true ;; *) exit 9 ;; \
+             esac\n"
         );
         server.program("ssh", &ssh);
         server.program("findmnt", "for last; do :; done; [ \"$last\" = /slow/mysql ] && echo 'filer:/export/mysql'\n");
-        fs::write(server.at("exports"), "/export/mysql  db1(sync,rw)\n/export/mysql  db2(sync,rw)\n").unwrap();
+        fs::write(
+            server.at("exports"),
+            "/export/home  db1(rw)\n/export/mysql  db1(sync,rw)\n/export/mysql  db2(sync,rw)\n",
+        )
+        .unwrap();
         server
     }
 
@@ -53,14 +63,20 @@ fn the_example_of_a_fence_takes_the_export_from_the_old_owner_and_believes_what_
     let server = Server::new(true);
     server.fence("/slow/mysql").ok();
     let asked = fs::read_to_string(server.at("asked")).unwrap();
-    assert!(asked.contains("root@filer exportfs -u 'db1:/export/mysql' && exportfs -f\n"), "{asked}");
-    assert!(fs::read_to_string(server.at("exports")).unwrap().starts_with("/export/mysql  db2("));
+    assert!(asked.contains("root@filer exportfs -u 'db1:/export/mysql'; exportfs -f\n"), "{asked}");
+    let left = fs::read_to_string(server.at("exports")).unwrap();
+    assert_eq!(left, "/export/home  db1(rw)\n/export/mysql  db2(sync,rw)\n");
+    // A guard that tries again.
+    server.fence("/slow/mysql").ok();
 }
 
 #[test]
 fn the_example_of_a_fence_fails_if_anything_is_in_doubt() {
     let stubborn = Server::new(false);
     stubborn.fence("/slow/mysql").refused(1, &["filer still exports to db1"]);
+    let above = Server::new(true);
+    fs::write(above.at("exports"), "/export  db1(rw,crossmnt)\n").unwrap();
+    above.fence("/slow/mysql").refused(1, &["filer still exports to db1"]);
     stubborn.fence("/elsewhere").refused(1, &["/elsewhere is on no NFS mount"]);
     // The server takes the export back, and is away when it is asked for what is left.
     stubborn.program("ssh", "for last; do :; done; [ \"$last\" != 'exportfs -s' ]\n");

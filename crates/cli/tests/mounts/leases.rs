@@ -152,9 +152,13 @@ struct Guard {
 
 impl Guard {
     fn start(pond: &Pond, registry: &str, more: &[&OsStr]) -> Self {
+        Self::of(pond, &pond.origin(), registry, more)
+    }
+
+    fn of(pond: &Pond, origin: &Path, registry: &str, more: &[&OsStr]) -> Self {
         let log = pond.at("guard.log");
         let mut command = headpond();
-        command.args(["peer", "guard"]).arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at("store"));
+        command.args(["peer", "guard"]).arg(origin).arg(pond.at("mnt2")).arg("--store").arg(pond.at("store"));
         command.args(["--registry", registry, "--lease-seconds", "3", "--node", "second"]).args(more);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         Self { child: child.spawn().unwrap(), log }
@@ -190,9 +194,14 @@ impl Drop for Guard {
 
 /// A program that fences: it notes with what it was called, and ends with this status.
 fn fence(pond: &Pond, status: u8) -> PathBuf {
+    fence_that(pond, &format!("exit {status}"))
+}
+
+/// The same with something to do.
+fn fence_that(pond: &Pond, does: &str) -> PathBuf {
     let path = pond.at("fence");
     let next = pond.at("fence.next");
-    fs::write(&next, format!("#!/bin/sh\necho \"$@\" >> {}\nexit {status}\n", pond.at("fenced").display())).unwrap();
+    fs::write(&next, format!("#!/bin/sh\necho \"$@\" >> {}\n{does}\n", pond.at("fenced").display())).unwrap();
     fs::set_permissions(&next, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&next, &path).unwrap();
     path
@@ -345,8 +354,7 @@ fn a_deposed_owner_leaves_what_lies_beside_the_origin_as_it_is() {
     write_and_sync(&pond.mnt().join("file"), b"dirty");
     let before = pond.marker().unwrap();
     // The guard takes the copy, so the peer deposes the owner; and then it cannot mount.
-    fs::write(pond.at("mnt2").join("in-the-way"), b"").unwrap();
-    let program = fence(&pond, 0);
+    let program = fence_that(&pond, &format!("touch {}", pond.at("mnt2").join("in-the-way").display()));
     let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
     wait_until("the guard watches", || guard.log().contains("node first owns it"));
     wire.cut();
@@ -358,9 +366,55 @@ fn a_deposed_owner_leaves_what_lies_beside_the_origin_as_it_is() {
     assert_eq!(pond.marker().unwrap(), before);
     // A start that finds it changed is refused.
     fs::remove_file(pond.at("mnt2").join("in-the-way")).unwrap();
+    let program = fence(&pond, 0);
+    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    guard.wait_for_mount(&pond);
+    // A reboot of this host in order: its guard goes on with what is this host's.
+    drop(guard);
+    assert!(!is_mounted(&pond.at("mnt2")));
     let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
     guard.wait_for_mount(&pond);
     assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"dirty");
+    pond.kill(daemon);
+    unmount_lazily(&pond.mnt());
+}
+
+#[test]
+fn a_guard_that_could_not_mount_deposes_nobody() {
+    let mut pond = Pond::new();
+    let Some(etcd) = Etcd::start(&pond) else { return };
+    let (peer, wire) = (Peer::here(&pond), Wire::to(&etcd));
+    let daemon = mount(&mut pond, &peer, &wire.address());
+    write_and_sync(&pond.mnt().join("file"), b"dirty");
+    let program = fence(&pond, 0);
+    let start = |origin: &Path| Guard::of(&pond, origin, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    let in_the_way = pond.at("mnt2").join("in-the-way");
+    fs::write(&in_the_way, b"").unwrap();
+    let mut guard = start(&pond.origin());
+    wait_until("the guard is refused", || guard.child.try_wait().unwrap().is_some());
+    assert_eq!(guard.child.wait().unwrap().code(), Some(21), "{}", guard.log());
+    fs::remove_file(&in_the_way).unwrap();
+    // The file comes later, or the origin is not mounted.
+    fs::create_dir(pond.at("unmounted")).unwrap();
+    for (origin, why) in [(pond.origin(), "in-the-way"), (pond.at("unmounted"), "is it mounted there?")] {
+        let mut guard = start(&origin);
+        wait_until("the guard watches", || guard.log().contains("node first owns it"));
+        fs::write(&in_the_way, b"").unwrap();
+        if origin != pond.origin() {
+            fs::remove_file(&in_the_way).unwrap();
+        }
+        wire.cut();
+        wait_until("the guard gives the lease back", || {
+            guard.log().contains(why) && guard.log().contains("The lease is given back")
+        });
+        assert!(guard.child.try_wait().unwrap().is_none(), "it goes on to watch: {}", guard.log());
+        guard.kill();
+        wire.mend();
+        wait_until("the owner goes on", || pond.status()["lease"] == "held");
+        write_and_sync(&pond.mnt().join("file"), b"dirty");
+        let _ = fs::remove_file(&in_the_way);
+    }
+    assert!(!pond.at("fenced").exists(), "the owner was fenced");
     pond.kill(daemon);
     unmount_lazily(&pond.mnt());
 }

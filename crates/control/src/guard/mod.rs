@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use headpond_base::PoolId;
 use headpond_claim::{HeirCopy, HeirVerdict, OwnerLease, OwnerRecord, RecordSeen, judge_heir};
-use headpond_copies::{Store, TakenCopy, hold_copy};
+use headpond_copies::{Store, StoredCopy, TakenCopy, hold_copy};
 use headpond_format::Superblock;
 use headpond_registry::Registry;
 use headpond_shard::{TermState, boot_clock};
@@ -31,6 +31,7 @@ use headpond_shard::{TermState, boot_clock};
 use self::fence::fence;
 use crate::deposed::Deposed;
 use crate::leases::{KeptLease, LeasePlan, Tenure};
+use crate::mounts::CheckedPlaces;
 use crate::origin::OriginRoot;
 use crate::ownership::MarkerHold;
 use crate::pool::{JudgedStart, newest_superblock};
@@ -54,6 +55,8 @@ pub struct GuardPlan {
     pub pool: Option<String>,
     /// The slow directory, as this host sees it.
     pub origin: PathBuf,
+    /// The empty directory for the mount.
+    pub mountpoint: PathBuf,
     /// The program that keeps the old owner from the origin.
     pub fence: Option<PathBuf>,
     /// Without a program: how long the old owner's writes have to reach the origin.
@@ -208,6 +211,14 @@ impl GuardPlan {
         }
     }
 
+    /// Whether a mount would be refused for want of its places.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn check_places(&self) -> Result<(), Refusal> {
+        CheckedPlaces::check(&OriginRoot::open(&self.origin)?, &self.mountpoint, &[]).map(drop)
+    }
+
     /// With the lease: takes origin and copy, in this order.
     fn take(&self, tenure: Tenure, fenced: Option<&OwnerRecord>, deposed: &Deposed) -> Result<TakenCopy, Refusal> {
         let Tenure { pool, owner, members } = tenure;
@@ -218,7 +229,13 @@ impl GuardPlan {
             return Err(Refusal::Usage("the copy was replaced meanwhile".to_owned()));
         }
         let root = Arc::new(OriginRoot::open(&self.origin)?);
+        CheckedPlaces::check(&root, &self.mountpoint, &[held.path().to_owned()])?;
         let marker = MarkerHold::to_read(&root)?;
+        // An owner that has not ended in order left one.
+        if marker.is_none() && fenced.is_some() && !held.is_taken() {
+            let path = self.origin.clone();
+            return Err(Refusal::Origin { path, why: "has no marker of the pool: is it mounted there?".to_owned() });
+        }
         let judged = match &marker {
             Some(marker) if !held.is_taken() => {
                 let copy = (held.file()?, held.path());
@@ -266,7 +283,8 @@ impl GuardPlan {
     /// The copy that is to be taken over. None while there is none.
     fn find(&self) -> Result<Option<FoundCopy>, Refusal> {
         let all = Store::open(&self.store).and_then(|store| store.all())?;
-        let mut matching = all.iter().filter(|copy| self.pool.as_ref().is_none_or(|pool| *pool == copy.pool));
+        let wanted = |copy: &&StoredCopy| !copy.removed && self.pool.as_ref().is_none_or(|pool| *pool == copy.pool);
+        let mut matching = all.iter().filter(wanted);
         let Some(copy) = matching.next() else { return Ok(None) };
         if matching.next().is_some() {
             let dir = self.store.display();

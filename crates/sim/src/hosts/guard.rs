@@ -85,7 +85,11 @@ async fn take(
     deposed: &Deposed,
 ) -> Result<u64, &'static str> {
     hold(here).await.map_err(|_| "the copy cannot be held")?;
-    let judged = judge(here, owner, members).await;
+    let has_marker = here.with(|world| world.origin.marker.is_some());
+    let judged = match judge(here, owner, members).await {
+        Ok(()) if fenced.is_some() && !has_marker => Err("the origin has no marker"),
+        judged => judged,
+    };
     if judged.is_err() && !here.with(|world| world.is_planted(PlantedHosts::TakesPartOfCopy)) {
         let_go(here);
         return judged.map(|()| owner);

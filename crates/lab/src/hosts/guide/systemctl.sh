@@ -32,6 +32,15 @@ start() {
             sleep 1
         done
     ) > "/var/log/$name.log" 2>&1 < /dev/null &
+    # Of these units only the one of a mount says when it is ready.
+    if grep -q '^Type=notify' "$file"; then
+        tries=600
+        until grep -q ' fuse\.headpond ' /proc/mounts; do
+            sleep 0.1
+            tries=$((tries - 1))
+            [ $tries -gt 0 ]
+        done
+    fi
 }
 
 case "$*" in
