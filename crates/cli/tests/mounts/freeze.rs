@@ -26,7 +26,9 @@ impl Held {
         let _ = fs::remove_file(&go);
         let _ = fs::remove_file(&runs);
         let (go, begun) = (go.display(), runs.display());
-        let script = format!("{script}\necho $$ > {begun}\nuntil [ -e {go} ]; do sleep 0.02; done\n{script}");
+        // A command whose freeze is killed goes on by itself: it ends with the test's directory.
+        let waits = format!("until [ -e {go} ] || [ ! -e {begun} ]; do sleep 0.02; done");
+        let script = format!("{script}\necho $$ > {begun}\n{waits}\n{script}");
         let mut command = headpond();
         command.arg("freeze").arg(pond.mnt()).args(["--quiet", "--for", most, "--", "sh", "-e", "-c", &script]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
