@@ -374,7 +374,7 @@ impl Drop for Chain {
 }
 
 /// Waits until something is so. An answer that does not come is asked for again: the host may stand still just now.
-fn until(look: Look<'_>, what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(super) fn until(look: Look<'_>, what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     loop {
         match is_so() {

@@ -4,6 +4,7 @@
 //! A shell script stands for systemd and one for scp (`guide/`). headpond, etcd and the programs of the guide are there
 //! already, and the pool is small. All else is what the guide says.
 
+use super::chain::until;
 use super::failed;
 use super::network::{Network, Node};
 use super::registry::Etcd;
@@ -17,7 +18,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The heading of the guide.
 const HEADING: &str = "## Two hosts and a witness in fifteen minutes";
@@ -27,7 +28,6 @@ const INDENT: &str = "       ";
 const SIZES: [&str; 2] = ["--size 200G", "--size 64M"];
 /// What a user does not wait for is not there.
 const STUCK: Duration = Duration::from_secs(180);
-const LOOK: Duration = Duration::from_millis(200);
 /// What is written on the first host and is to be there on the second.
 const KEPT: &str = "a transaction";
 
@@ -93,7 +93,7 @@ pub fn follow(guide: &Guide<'_>, directory: &Path) -> Result<String> {
             let _ = writeln!(printed, "{number}. {}\n{}", node.name(), host(*node)?.run(&step.commands)?);
         }
         if number == 1 {
-            until("etcd answers", || Etcd::is_healthy(&network))?;
+            until(&mut || Ok(()), "etcd answers", || Etcd::is_healthy(&network))?;
         }
     }
     host(Node::Db1)?.run(&format!("echo {KEPT} > /var/lib/mysql/ledger; sync /var/lib/mysql/ledger"))?;
@@ -103,7 +103,9 @@ pub fn follow(guide: &Guide<'_>, directory: &Path) -> Result<String> {
     network.kill(Node::Db1)?;
     for node in &last.hosts {
         let mut said = String::new();
-        until("the second host serves", || host(*node)?.run(&last.commands).map(|text| said = text).map(|()| true))?;
+        until(&mut || Ok(()), "the second host serves", || {
+            host(*node)?.run(&last.commands).map(|text| said = text).map(|()| true)
+        })?;
         let _ = writeln!(printed, "after the loss of db1: {}\n{said}", node.name());
         let found = host(*node)?.run("cat /var/lib/mysql/ledger")?;
         if found.trim() != KEPT {
@@ -163,18 +165,6 @@ impl Host {
             let _ = writeln!(all, "--- {}\n{end}", entry.path().display());
         }
         all
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let start = Instant::now();
-    loop {
-        match is_so() {
-            Ok(true) => return Ok(()),
-            Err(failure) if start.elapsed() > STUCK => return Err(failure),
-            Ok(false) if start.elapsed() > STUCK => return Err(failed(format!("it does not come to this: {what}"))),
-            Ok(false) | Err(_) => std::thread::sleep(LOOK),
-        }
     }
 }
 
