@@ -211,16 +211,16 @@ impl FileOrigin {
         self.doubting(change())
     }
 
-    /// Makes a change as `user`, if the origin is still ours. Asks after each wait for a lock, and once more right
-    /// before the change: what is late by then has not begun.
+    /// Makes a change as `user`, if the origin is still ours right before it: for one that was let through, and then
+    /// waited for a lock.
     fn change_as(&self, user: u32, change: impl Fn() -> Result<()>) -> Result<()> {
         let Some(gate) = self.gate.get() else { return as_user(user, change) };
         for _ in 0..ASKED_AGAIN {
-            // As the daemon: a look at the claim is none of the user's.
-            gate.pass()?;
             if let Some(done) = as_user(user, || gate.is_open().then(&change)) {
                 return done;
             }
+            // As the daemon: a look at the claim is none of the user's.
+            gate.pass()?;
         }
         Err(Errno::AGAIN)
     }
@@ -478,8 +478,8 @@ impl Attached {
         *self.tells_writers.get_or_init(|| refused::tells_writers(file))
     }
 
+    /// Call it with `times` locked.
     fn reserve(&self, file: &File, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
-        let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = self.space_kind(file);
         let before = Self::found(file)?;
         let (asked, result) = as_user(user, || file_space::reserve(file, kind, ranges, insists));
@@ -563,7 +563,11 @@ impl crate::Origin for FileOrigin {
         let Some(file) = self.file_to_change(&attached)? else {
             return Ok(Space::default());
         };
-        self.change_with_space(&file, &attached, || attached.reserve(&file, ranges, user, insists))
+        self.change_with_space(&file, &attached, || {
+            let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
+            self.may_change()?;
+            attached.reserve(&file, ranges, user, insists)
+        })
     }
 
     fn free(&self, object: ObjectId, settles: bool) -> Result<Room> {
