@@ -65,7 +65,7 @@ fn who_waits_for_a_slot_has_nothing_destaged() {
         }
         world.sleep(60);
         assert!(!world.replies.contains_key(&last));
-        // Flash completes one write after the other, so the log becomes durable.
+        // Flash completes one write after the other.
         let oldest = world.held.remove(0);
         world.engine.complete(oldest, Outcome::Done);
         world.run();

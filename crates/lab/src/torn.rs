@@ -14,7 +14,7 @@ use crate::command;
 use crate::database::{Database, Pages, Places};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::kind::Kind;
-use crate::pond::{Headpond, Mount, Mounting, directory_in};
+use crate::pond::{Figures, Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::{mariadb, postgres};
 use std::fs;
@@ -254,28 +254,26 @@ impl Place {
         let enough = mount.figures()?.flash_write_bytes + WRITTEN_MIN + below(random, WRITTEN_MORE);
         let start = Instant::now();
         let change = Change::begin(&*database)?;
-        let mut pages = None;
-        loop {
-            let figures = mount.figures()?;
-            if figures.flash_write_bytes >= enough {
-                // Asking the server takes longer than the kill may wait: it was done in the turn before.
-                if pages.is_some() && figures.unsynced_entries > 0 {
-                    break;
+        let wait = |is_time: &dyn Fn(&Figures) -> bool| {
+            while !is_time(&mount.figures()?) {
+                if start.elapsed() > WRITTEN_MAX {
+                    return Err(Failure::Other(
+                        "the server hardly writes anything, so that nothing can be torn".to_owned(),
+                    ));
                 }
-                pages = Some(database.pages()?);
+                check_interrupt()?;
+                std::thread::sleep(LOOK);
             }
-            if start.elapsed() > WRITTEN_MAX {
-                return Err(Failure::Other(
-                    "the server hardly writes anything, so that nothing can be torn".to_owned(),
-                ));
-            }
-            check_interrupt()?;
-            std::thread::sleep(LOOK);
-        }
+            Ok(())
+        };
+        wait(&|now| now.flash_write_bytes >= enough)?;
+        // Asking the server takes longer than the kill may wait.
+        let pages = database.pages()?;
+        wait(&|now| now.unsynced_entries > 0)?;
         mount.kill();
         database.kill();
         drop(change);
-        Ok(pages.flatten())
+        Ok(pages)
     }
 
     /// What the server has said so far.

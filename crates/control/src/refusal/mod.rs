@@ -314,6 +314,9 @@ pub enum Refusal {
         /// What the system said.
         error: io::Error,
     },
+    /// A store of copies cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The refusal of another process.
     #[error("{text}")]
     Relayed {
@@ -322,16 +325,6 @@ pub enum Refusal {
         /// Its status.
         status: ExitStatus,
     },
-}
-
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::WhichPool(_) | StoreError::OpenToAll(_) => Self::Usage(error.to_string()),
-            // It may pass: a supervisor tries again.
-            _ => Self::Relayed { text: error.to_string(), status: ExitStatus::Failed },
-        }
-    }
 }
 
 impl Refusal {
@@ -371,8 +364,9 @@ impl Refusal {
             Self::Interrupted(_) => ExitStatus::Interrupted,
             Self::NotFrozen { .. } => ExitStatus::NotFrozen,
             Self::NoAnswer { .. } => ExitStatus::NoAnswer,
-            Self::Usage(_) => ExitStatus::Usage,
-            Self::Failed { .. } => ExitStatus::Failed,
+            Self::Usage(_) | Self::Store(StoreError::WhichPool(_) | StoreError::OpenToAll(_)) => ExitStatus::Usage,
+            // What a store refuses may pass: a supervisor tries again.
+            Self::Failed { .. } | Self::Store(_) => ExitStatus::Failed,
         }
     }
 

@@ -5,9 +5,9 @@
 //! already, and the pool is small. All else is what the guide says.
 
 use super::chain::until;
-use super::failed;
 use super::network::{Network, Node};
 use super::registry::Etcd;
+use super::{failed, hosts_lack};
 use crate::command;
 use crate::failure::{Failure, Result};
 use crate::pond::directory_in;
@@ -59,11 +59,8 @@ pub struct Guide<'a> {
 /// What this machine lacks for it, if anything.
 #[must_use]
 pub fn guide_lacks() -> Option<String> {
-    let mut missing = command::absent(&["ip", "openssl", "unshare", "nsenter", "chroot", "hostname"]);
-    missing.extend(super::registry::missing());
-    if !rustix::process::geteuid().is_root() {
-        missing.push("root, for networks of its own".to_owned());
-    }
+    let mut missing = hosts_lack();
+    missing.extend(command::absent(&["unshare", "nsenter", "chroot", "hostname"]));
     if !fs::read_to_string("/proc/filesystems").is_ok_and(|all| all.contains("\toverlay\n")) {
         missing.push("overlayfs, for hosts with files of their own".to_owned());
     }
@@ -111,9 +108,6 @@ pub fn follow(guide: &Guide<'_>, directory: &Path) -> Result<String> {
         if found.trim() != KEPT {
             return Err(failed(format!("{} has another ledger: {found}", node.name())));
         }
-    }
-    for node in Node::ALL {
-        network.kill(node)?;
     }
     Ok(printed)
 }

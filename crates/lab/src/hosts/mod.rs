@@ -66,7 +66,13 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
 #[must_use]
 pub fn missing(kind: Kind) -> Option<String> {
     let mut missing = kind.missing();
-    missing.extend(command::absent(&["ip", "openssl", "fusermount3"]));
+    missing.extend(hosts_lack());
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+/// What this machine lacks for hosts with mounts, copies and a registry.
+fn hosts_lack() -> Vec<String> {
+    let mut missing = command::absent(&["ip", "openssl", "fusermount3"]);
     missing.extend(registry::missing());
     if !rustix::process::geteuid().is_root() {
         missing.push("root, for networks of its own".to_owned());
@@ -74,7 +80,7 @@ pub fn missing(kind: Kind) -> Option<String> {
     if !Path::new("/dev/fuse").exists() {
         missing.push("/dev/fuse".to_owned());
     }
-    (!missing.is_empty()).then(|| missing.join(", "))
+    missing
 }
 
 const fn failed(what: String) -> Failure {

@@ -120,24 +120,23 @@ impl Network {
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let outside = File::open("/proc/thread-self/ns/net").map_err(Failure::io("looking for this network"))?;
         let network = Self { prefix: format!("headpond-{}-{number}-", std::process::id()), outside };
-        let named = |node: Node| network.named(node);
         let switch = network.prefix.clone() + "switch";
         ip(&["netns", "add", &switch])?;
         for node in Node::ALL {
-            ip(&["netns", "add", &named(node)])?;
-            ip(&["-n", &named(node), "link", "set", "lo", "up"])?;
+            ip(&["netns", "add", &network.named(node)])?;
+            ip(&["-n", &network.named(node), "link", "set", "lo", "up"])?;
         }
         for wire in Wire::ALL {
             let bridge = wire.bridge();
             ip(&["-n", &switch, "link", "add", &bridge, "type", "bridge", "forward_delay", "0"])?;
             for node in [wire.0, wire.1] {
                 let (port, end) = (format!("{bridge}-{}", node.number()), format!("to-{}", wire.far(node).name()));
-                let veth = ["link", "add", &port, "type", "veth", "peer", "name", &end, "netns", &named(node)];
+                let veth = ["link", "add", &port, "type", "veth", "peer", "name", &end, "netns", &network.named(node)];
                 ip(&[&["-n", &switch], &veth[..]].concat())?;
                 ip(&["-n", &switch, "link", "set", &port, "master", &bridge, "up"])?;
                 let address = node.address_for(wire.far(node)) + "/24";
-                ip(&["-n", &named(node), "addr", "add", &address, "dev", &end])?;
-                ip(&["-n", &named(node), "link", "set", &end, "up"])?;
+                ip(&["-n", &network.named(node), "addr", "add", &address, "dev", &end])?;
+                ip(&["-n", &network.named(node), "link", "set", &end, "up"])?;
             }
             network.mend(wire)?;
         }
@@ -178,7 +177,7 @@ impl Network {
     /// # Panics
     /// If this thread cannot leave the host again: whatever it started next would be in the wrong place.
     pub(super) fn on<T>(&self, node: Node, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let path = format!("{NAMES}/{}{}", self.prefix, node.name());
+        let path = format!("{NAMES}/{}", self.named(node));
         let entering = || Failure::io(format!("entering the network of {}", node.name()));
         let namespace = File::open(path).map_err(entering())?;
         enter(&namespace).map_err(|error| entering()(error.into()))?;
