@@ -212,8 +212,8 @@ impl Headpond {
     }
 
     /// How many torn batches, never synced, a pool that is not in use will drop from its log at its next start. Fails
-    /// if that loses anything.
-    pub fn dropped_batches(&self, flash: &Path) -> Result<u64> {
+    /// if anything is lost, unless `may_lose`: a pool that has taken torn batches for whole has lost what they tore.
+    pub fn dropped_batches(&self, flash: &Path, may_lose: bool) -> Result<u64> {
         let mut check = Command::new(&self.program);
         check.arg("check").arg(flash).args(["--json", "--quiet"]);
         // Its exit status tells of every torn block, harmless or not; the report tells them apart.
@@ -224,7 +224,7 @@ impl Headpond {
         let told = text.to_string() + &String::from_utf8_lossy(&output.stderr);
         report["dropped_batches"]
             .as_u64()
-            .filter(|_| harmless)
+            .filter(|_| harmless || may_lose && report["verdict"] == "loss")
             .ok_or_else(|| command::failed("looking at the pool", &check, output.status, &told))
     }
 

@@ -98,7 +98,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
     for round in 1..=ROUNDS_MAX.max(options.rounds) {
         place.settle(&*database)?;
         let pages = place.change_and_kill(mount, database, &mut random)?;
-        let dropped_batches = headpond.dropped_batches(&place.mounting.flash)?;
+        let dropped_batches = headpond.dropped_batches(&place.mounting.flash, options.accepts_torn)?;
         place.mounting.fault = Some(fault(options, &mut random));
         mount = headpond.mount(&place.mounting)?;
         let told_before = place.told()?.len();
