@@ -7,7 +7,8 @@ use crate::{MEMBERS_MAX, Members};
 /// On how many members each host batch after the checkpoint is, at least, and which members with copies only have each.
 ///
 /// A start after a crash has each batch if fewer members are missing than have it, or if one that has all is there: if
-/// all flashes of a host are gone, the copy on another host is enough.
+/// all flashes of a host are gone, the copy on another host is enough. (And if all ordinary members are there, whatever is
+/// said here: [`Members::have_homes_without`].)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCopies {
     all: u8,

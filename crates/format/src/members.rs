@@ -118,6 +118,14 @@ impl Members {
         self.rows.get(usize::from(id.0))
     }
 
+    /// Whether only members with copies are among these, and an ordinary one is not. Each segment has its home on an
+    /// ordinary member, and each batch goes to the home of its segment: so nothing is on those alone.
+    #[must_use]
+    pub fn have_homes_without(&self, missing: &[MemberId]) -> bool {
+        let mut ordinary = self.iter().filter(|(_, row)| row.state != MemberState::Gone && !row.copies_only).peekable();
+        ordinary.peek().is_some() && ordinary.all(|(id, _)| !missing.contains(&id))
+    }
+
     /// All members, gone ones included, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (MemberId, &Member)> {
         (0..).map(MemberId).zip(&self.rows)
@@ -332,6 +340,20 @@ mod tests {
         assert_eq!(read(&alone).as_ref(), Ok(&alone));
         let copy_lost = list.with_state(copy, MemberState::Gone);
         assert_eq!(read(&copy_lost), Ok(copy_lost.clone()));
+    }
+
+    #[test]
+    fn homes_are_there_without_members_with_copies_and_not_without_an_ordinary_one() {
+        let (list, second) = Members::first(member(1)).with(member(2)).unwrap();
+        let (list, copy) = list.with(copies(3)).unwrap();
+        let (list, other) = list.with(copies(4)).unwrap();
+        assert!(list.have_homes_without(&[]) && list.have_homes_without(&[copy, other]));
+        assert!(!list.have_homes_without(&[copy, second]) && !list.have_homes_without(&[MemberId(0)]));
+        let emptied = list.with_state(second, MemberState::Emptied);
+        assert!(!emptied.have_homes_without(&[second]), "it still has something");
+        assert!(list.without(second).have_homes_without(&[copy]), "one that is gone does not count");
+        let alone = list.without(second).without(MemberId(0));
+        assert!(!alone.have_homes_without(&[copy]), "both are ordinary from then on");
     }
 
     #[test]
