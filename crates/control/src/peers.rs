@@ -76,7 +76,8 @@ impl Draining {
 
 /// Why there is no copy at a peer.
 pub(crate) enum PeerTrouble {
-    /// This host may not use the pool.
+    /// This host may not use the pool. With a registry a larger owner's number does not say so: a guard has its store keep
+    /// that before its mount has begun, which may yet be refused.
     Deposed(Refusal),
     /// The peer keeps nothing that counts.
     NotKept,
@@ -127,6 +128,7 @@ impl PeerPlan {
         let beside = wanted.and_then(|wanted| wanted.beside).map_or([0; 16], |name| name.0);
         let hello =
             Hello { versions: Versions::SPOKEN, durable: self.durable, pool, member, owner, epoch, bytes, beside };
+        let is_leased = deposed.term().is_leased();
         let (deposed, draining, peer) = (deposed.clone(), draining.clone(), self.path().to_owned());
         // What a connection before this one said.
         draining.note(&peer, false);
@@ -137,7 +139,9 @@ impl PeerPlan {
             }
             LinkNews::Ended(end) => {
                 log_line(format_args!("peer {}: {end}", peer.display()));
-                if let LinkEnd::Deposed(_) = end {
+                if let LinkEnd::Deposed(_) = end
+                    && !deposed.term().is_leased()
+                {
                     deposed.say(format!("its peer says that {end}"));
                 }
             }
@@ -146,6 +150,9 @@ impl PeerPlan {
         match Link::connect(&address, certificates.as_ref(), &hello, patience, hears) {
             Ok((link, _)) => Ok(Flash::far(Arc::new(link), self.path())),
             Err(LinkError::Refused(refused)) if refused.reason == Reason::NotKept => Err(PeerTrouble::NotKept),
+            Err(error @ LinkError::Refused(refused)) if refused.reason == Reason::Owner && is_leased => {
+                Err(PeerTrouble::Away(format!("the peer {error}. {ABANDONED}")))
+            }
             Err(error @ LinkError::Refused(refused)) if matches!(refused.reason, Reason::Owner | Reason::Epoch) => {
                 Err(PeerTrouble::Deposed(Refusal::Pool {
                     path: self.path().to_owned(),
@@ -165,6 +172,11 @@ impl Asking {
         Self { pool: superblock.pool, owner: superblock.owner.0, epoch: superblock.epoch.0 }
     }
 }
+
+/// What became of a larger owner's number that the registry does not know.
+const ABANDONED: &str = "By the registry this host is the owner: a take-over there came to nothing. That peer has no copy for this owner any \
+                         more, until the pool is handed over or taken over once; name another peer: headpond pool add MOUNTPOINT --peer \
+                         HOST:PORT";
 
 /// What to do on a host that was deposed.
 pub(crate) const DEPOSED: &str = "Nothing was written. The pool is used on another host by now, or was: mount it there. A sync that was \

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::lacking::lacks_nothing;
-use crate::peers::{Peer, append, records};
+use crate::peers::{Peer, append, kept, records};
 use crate::pond::{Pond, SIZE, headpond, is_mounted, kill_with_workers, run, wait_until, write_and_sync};
 use crate::several_devices::{pool, pool_status};
 
@@ -528,6 +528,35 @@ fn a_start_without_its_copy_that_the_registry_did_not_hear_of_leaves_the_copy_ab
     let mut guard = Guard::start(&pond, &etcd.address(), &["--grace".as_ref(), "0".as_ref()]);
     guard.wait_for_mount(&pond);
     assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"on both");
+}
+
+/// A guard has its store keep the next number before its mount has begun. If nothing comes of that, the registry still
+/// names the owner before.
+#[test]
+fn a_number_that_a_take_over_left_behind_keeps_no_owner_from_its_pool() {
+    let mut pond = Pond::new();
+    let Some(etcd) = Etcd::start(&pond) else { return };
+    let peer = Peer::here(&pond);
+    let daemon = mount(&mut pond, &peer, &etcd.address());
+    write_and_sync(&pond.mnt().join("file"), b"before");
+    pond.kill(daemon);
+    unmount_lazily(&pond.mnt());
+    drop(peer);
+    let paths = fs::read_dir(pond.at("store")).unwrap().map(|entry| entry.unwrap().path());
+    let path = paths.into_iter().find(|path| path.extension() == Some("json".as_ref())).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!(record["owner"], 1);
+    record["owner"] = 2.into();
+    fs::write(&path, record.to_string()).unwrap();
+    let peer = Peer::here(&pond);
+    let lease = ["--registry", &etcd.address(), "--node", "first", "--lease-seconds", "3", "--peer", &peer.address];
+    pond.mount_foreground(&lease);
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"before");
+    let said = || fs::read_to_string(pond.at("log")).unwrap();
+    wait_until("it says why that peer has no copy", || said().contains("a take-over there came to nothing"));
+    write_and_sync(&pond.mnt().join("file"), b"behind");
+    assert_eq!(pond.status()["lease"], "held");
+    assert_eq!(kept(&pond, "store")["owner"], 2, "a number never goes down");
 }
 
 #[test]
