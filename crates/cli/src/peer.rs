@@ -250,7 +250,7 @@ fn take(args: &TakeoverArgs) -> Result<TakenCopy, Refusal> {
     if !held.is_taken() {
         let decisions = Decisions::below(&args.origin, &args.keep_pool, &args.keep_origin);
         let copy = (held.file()?, held.path());
-        let judged = JudgedStart::of(&root, &marker, copy, held.owner(), &decisions)?;
+        let judged = JudgedStart::of(&root, &marker, copy, held.owner(), false, &decisions)?;
         if !args.even_damaged {
             is_whole(&held)?;
         }

@@ -267,6 +267,7 @@ impl TakeoverArgs {
             mountpoint: mountpoint.clone(),
             fence: fence.clone(),
             grace: Duration::from_secs(self.grace),
+            even_damaged: self.even_damaged,
             decisions: Decisions::below(origin, &self.keep_pool, &self.keep_origin),
         })
     }

@@ -274,6 +274,13 @@ impl Recovered {
         self.store.read_back(object, first, slots, Some(bytes)).good
     }
 
+    /// How many dirty blocks none of the members here has as they were written. There are some only after a crash left
+    /// batches on some of the members that were to have them, and one of those is not here: the log does not tell that. So
+    /// each block that may be such is read, from an address, with so many bytes; `None` where that fails.
+    pub fn lacking_blocks(&self, read: impl FnMut(Address, usize) -> Option<Buf>) -> u64 {
+        self.store.lacking_blocks(read)
+    }
+
     /// The segments, as they are before the pool is taken into use.
     #[must_use]
     pub const fn segments(&self) -> &Segments {

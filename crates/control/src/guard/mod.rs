@@ -61,6 +61,8 @@ pub struct GuardPlan {
     pub fence: Option<PathBuf>,
     /// Without a program: how long the old owner's writes have to reach the origin.
     pub grace: Duration,
+    /// The copy may lack something that is dirty.
+    pub even_damaged: bool,
     /// The operator's decisions on conflicts.
     pub decisions: Decisions,
 }
@@ -239,7 +241,7 @@ impl GuardPlan {
         let judged = match &marker {
             Some(marker) if !held.is_taken() => {
                 let copy = (held.file()?, held.path());
-                Some(JudgedStart::of(&root, marker, copy, held.owner(), &self.decisions)?)
+                Some(JudgedStart::of(&root, marker, copy, held.owner(), !self.even_damaged, &self.decisions)?)
             }
             _ => None,
         };

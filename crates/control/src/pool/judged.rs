@@ -21,7 +21,8 @@ pub struct JudgedStart {
 
 impl JudgedStart {
     /// Judges a start from the copy in this locked file, by an owner of this number: its superblocks and its log, its
-    /// list of members and its claim by the marker, the owner's number there, and each file with dirty data.
+    /// list of members and its claim by the marker, the owner's number there, and each file with dirty data. With `whole`
+    /// also whether it has each dirty block.
     ///
     /// # Errors
     /// What the start would be refused for.
@@ -30,6 +31,7 @@ impl JudgedStart {
         marker: &MarkerHold,
         (copy, path): (File, &Path),
         owner: u64,
+        whole: bool,
         decisions: &Decisions,
     ) -> Result<Self, Refusal> {
         let found = marker.read()?;
@@ -38,7 +40,7 @@ impl JudgedStart {
         let awaited = AwaitedNote { marker: found.as_ref(), durable: durable.as_ref() };
         let beside = Beside { awaited, failure: failure.as_ref() };
         let mut flash = HeldFlashes::taken_over(vec![(copy, path)])?;
-        would_start(&mut flash, root, &beside, owner, decisions)?;
+        would_start(&mut flash, root, &beside, owner, whole, decisions)?;
         Ok(Self { found, durable })
     }
 

@@ -16,7 +16,7 @@ use headpond_engine::{
     Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
 use headpond_format::{
-    Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Superblock, Witness,
+    Address, Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Superblock, Witness,
 };
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 
@@ -266,13 +266,14 @@ pub(crate) fn known_members(superblock: &Superblock) -> u64 {
     if superblock.members.given() > 1 { superblock.members.generation() } else { 0 }
 }
 
-/// Whether a start with these flashes, by an owner of this number, would find nothing to refuse. Writes nothing, neither
-/// to a flash nor at the origin.
+/// Whether a start with these flashes, by an owner of this number, would find nothing to refuse. With `whole` they must
+/// also have each dirty block. Writes nothing, neither to a flash nor at the origin.
 pub(crate) fn would_start(
     flash: &mut HeldFlashes,
     root: &OriginRoot,
     beside: &Beside<'_>,
     owner: u64,
+    whole: bool,
     decisions: &Decisions,
 ) -> Result<(), Refusal> {
     let lay_at = |member| beside.awaited.marker.and_then(|marker| lay_at(marker, member));
@@ -285,6 +286,9 @@ pub(crate) fn would_start(
     };
     has_newest_owner(&recovered, flash, beside.awaited.marker, Some(owner))?;
     has_newest_list(&recovered, flash, beside.awaited.marker)?;
+    if whole {
+        has_what_is_dirty(&recovered, flash)?;
+    }
     let allowed = Allowed { format: false, discard_dirty: false };
     let (_, trust) = whose(root, flash, beside, Some(&held(&recovered)), allowed)?;
     let mut notes = Vec::new();
@@ -380,6 +384,24 @@ fn has_newest_owner(
             status: ExitStatus::Deposed,
         })
     })
+}
+
+/// Whether the flashes that are here have each dirty block: of what a crash left on some of the members that were to have
+/// it, the log does not say which.
+fn has_what_is_dirty(found: &Recovered, flash: &HeldFlashes) -> Result<(), Refusal> {
+    let read = |at: Address, len: usize| flash.member(at.member)?.opened().read(at.offset, len).ok();
+    match found.lacking_blocks(read) {
+        0 => Ok(()),
+        lacking => Err(Refusal::Pool {
+            path: flash.first().path().to_owned(),
+            what: format!(
+                "lacks {lacking} blocks that the origin lacks, too: a crash of the owner's host had left them there alone"
+            ),
+            advice: "Nothing was changed. Bring that host back: its next start makes the copy whole. If it is lost for good: headpond \
+                     takeover --even-damaged, and then the database's own check",
+            status: ExitStatus::MemberMissing,
+        }),
+    }
 }
 
 /// Says loudly without which devices the pool starts.

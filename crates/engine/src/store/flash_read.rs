@@ -256,7 +256,7 @@ impl Stretch {
 }
 
 /// How many blocks have to be read for some that lie behind each other.
-fn blocks_of(slots: &[Slot]) -> usize {
+pub(super) fn blocks_of(slots: &[Slot]) -> usize {
     let units = |slot: Option<&Slot>| slot.map_or((0, 0), Slot::extent);
     let (start, end) = (units(slots.first()).0, units(slots.last()).1);
     let blocks = end.div_ceil(u64::from(BLOCK_UNITS)).saturating_sub(start / u64::from(BLOCK_UNITS));

@@ -9,6 +9,7 @@
 
 mod append;
 mod contents;
+mod differing;
 mod entries;
 mod flash_read;
 mod memory;
