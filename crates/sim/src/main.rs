@@ -81,7 +81,7 @@ struct Arguments {
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
-    /// Run histories of hosts: two or three that own one pool in turn, etcd, and a network between them
+    /// Run histories of hosts: two to four that own one pool in turn, etcd, and a network between them
     #[arg(long, conflicts_with_all = ["names", "uses", "untorn", "members"])]
     hosts: bool,
     /// Plant a bug in a history of hosts: answers-before-record, lease-from-answer, number-not-kept, gap-accepted,

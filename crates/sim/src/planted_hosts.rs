@@ -28,7 +28,7 @@ pub enum PlantedHosts {
     FollowsAgain,
     /// A start tells the registry of a list of members that it has read and that is not on disk.
     TellsUnsynced,
-    /// A sync is answered once one of two copies has it.
+    /// A sync is answered once the flash here has it, whatever the copies have.
     AnswersAfterOne,
     /// A copy at a host that is being drained is let go before another one has everything.
     LetsGoEarly,

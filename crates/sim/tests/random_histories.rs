@@ -33,6 +33,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--members" => options.members = true,
             "--copies" => options.copies = true,
             "--parity" => options.parity = true,
+            "--hosts" => options.hosts = true,
             // Newer than all that is said above: those draw it.
             "--upkeep" | "--reuse" => {
                 options.upkeep |= word == "--upkeep";

@@ -5,7 +5,7 @@
 use headpond_base::Nanos;
 
 use crate::hosts::host::{Program, Who};
-use crate::hosts::network::{Conn, ConnEnd, Frame, Load, Place};
+use crate::hosts::network::{Conn, ConnEnd, Frame, Place};
 use crate::hosts::world::{Event, World};
 
 impl World {
@@ -36,8 +36,7 @@ impl World {
         let has_power = end.who.is_some_and(|who| self.hosts[who.host].is_up);
         self.conns[conn].ends[usize::from(from_peer)].who = None;
         if has_power {
-            let fin = Frame { tag: 0, said: None, load: Load::Nothing };
-            self.conns[conn].ends[usize::from(!from_peer)].coming.push_back(fin);
+            self.conns[conn].ends[usize::from(!from_peer)].coming.push_back(Frame::END);
             let delay = self.network.delay(&mut self.rng);
             self.after(delay, Event::Arrives(conn, !from_peer));
         }
@@ -84,10 +83,9 @@ impl World {
                 self.poke(who);
             }
             // Nobody has this end any more, and the kernel says so.
-            None if frame.said.is_some() => {
+            None if frame.read().is_some() => {
                 end.is_closed = true;
-                let fin = Frame { tag: 0, said: None, load: Load::Nothing };
-                self.conns[conn].ends[usize::from(!at_peer)].coming.push_back(fin);
+                self.conns[conn].ends[usize::from(!at_peer)].coming.push_back(Frame::END);
                 let delay = self.network.delay(&mut self.rng);
                 self.after(delay, Event::Arrives(conn, !at_peer));
             }

@@ -83,6 +83,11 @@ impl Gate {
         self.deposed.state(self.here.clock())
     }
 
+    /// The claim is lost for good: `Gate::is_lost`.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.watch.borrow().may_change(self.here.clock()) == Way::Barred
+    }
+
     fn way(&self) -> Way {
         match self.watch.borrow().may_change(self.here.clock()) {
             Way::Pass if self.term() != TermState::Stands => Way::Look,

@@ -8,7 +8,8 @@ use headpond_claim::{HeirCopy, HeirVerdict, OwnerLease, OwnerRecord, RecordSeen,
 
 use crate::hosts::keeper::{hold, let_go, raise};
 use crate::hosts::kept::{Deposed, Kept, TermState};
-use crate::hosts::mount::mount;
+use crate::hosts::mount::{mount, settle};
+use crate::hosts::pool::{self, known_members};
 use crate::hosts::world::{Here, LEASE};
 use crate::planted_hosts::PlantedHosts;
 
@@ -35,7 +36,7 @@ pub(crate) async fn guard(here: &Here) {
 async fn look(here: &Here) -> Result<u64, Nanos> {
     let found = here.host(|host| {
         let stored = host.store.as_ref().filter(|stored| stored.counts(host.boot) || stored.taken_over);
-        stored.and_then(|stored| Some((stored.device.now.superblock?, stored.owner, stored.taken_over)))
+        stored.and_then(|stored| Some((stored.device.superblock()?, stored.owner, stored.taken_over)))
     });
     let (superblock, stored, taken_over) = found.ok_or(LOOK)?;
     let node = here.host(|host| host.node());
@@ -43,7 +44,8 @@ async fn look(here: &Here) -> Result<u64, Nanos> {
     lease.asked(here.clock());
     let seen = here.read().await.ok_or(LOOK)?;
     let any = here.with(|world| world.is_planted(PlantedHosts::TakesAnyCopy));
-    let members = if any { u64::MAX } else { superblock.members };
+    let known = known_members(&superblock);
+    let members = if any { u64::MAX } else { known };
     let copy = HeirCopy { members, taken_over: taken_over.then_some(stored), by_hand: false };
     let (owner, fence) = match judge_heir(&node, copy, seen.seen.as_ref()) {
         HeirVerdict::Take { owner, fence } => (owner, fence),
@@ -63,7 +65,7 @@ async fn look(here: &Here) -> Result<u64, Nanos> {
     here.trace(|| format!("has the lease, and is about to be owner {next}"));
     let deposed = Deposed::new();
     let kept = Kept::follow(here, node, lease, granted, (&old, seen.versions.0), &deposed);
-    match take(here, next, superblock.members, fence.then_some(&old), &deposed).await {
+    match take(here, next, known, fence.then_some(&old), &deposed).await {
         Ok(owner) => {
             kept.stop().await;
             Ok(owner)
@@ -113,29 +115,27 @@ async fn take(
 async fn judge(here: &Here, owner: u64, members: u64) -> Result<(), &'static str> {
     here.origin_answers().await;
     let marker = here.with(|world| world.origin.marker);
-    let (superblock, is_whole, taken_over) = here
-        .host(|host| {
-            let stored = host.store.as_ref()?;
-            Some((stored.device.now.superblock?, stored.device.now.is_whole, stored.taken_over))
-        })
-        .ok_or("there is no copy any more")?;
     here.sleep_below(500).await;
-    if taken_over {
+    let (taken_over, read) = here
+        .host(|host| host.store.as_ref().map(|stored| (stored.taken_over, pool::read_whole(&stored.device.flash))))
+        .ok_or("there is no copy any more")?;
+    if taken_over || here.with(|world| world.is_planted(PlantedHosts::TakesAnyCopy)) {
         return Ok(());
     }
-    if here.with(|world| world.is_planted(PlantedHosts::TakesAnyCopy)) {
-        return Ok(());
-    }
-    if superblock.members < members || marker.is_some_and(|marker| marker.members > superblock.members) {
+    let Some(mut recovered) = read else { return Err("the copy lacks something that is dirty") };
+    let superblock = recovered.superblock().clone();
+    let list = superblock.members.generation();
+    if known_members(&superblock) < members || marker.is_some_and(|marker| marker.members > list) {
         return Err("the copy is not in the set");
     }
     if marker.is_some_and(|marker| marker.owner > owner) {
         return Err("another took the pool over");
     }
-    if marker.is_some_and(|marker| !superblock.is_of(marker.last)) {
+    if marker.is_some_and(|marker| !pool::is_of(&superblock, marker.last)) {
         return Err("the copy is as an earlier use left it");
     }
-    if is_whole { Ok(()) } else { Err("the copy lacks something that is dirty") }
+    let found = here.with(|world| world.origin.found());
+    if settle(&mut recovered, &found) { Ok(()) } else { Err("the file at the origin was changed by others") }
 }
 
 /// `GuardPlan::keep_out`: with a program, or without.

@@ -5,10 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Nanos, PoolId};
+use headpond_base::{BufMut, Nanos};
 use headpond_claim::Node;
-use headpond_claim::ownership::{Allowed, Awaited, Drawn, Held, Ownership, Use, Whose, judge};
+use headpond_format::Superblock;
 use headpond_peer::MemberNamed;
+use headpond_timed::Rng;
+
+use crate::flash::{SimFlash, WriteFate};
+use crate::hosts::pool::superblock_of;
 
 /// Which program a process runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,14 +37,6 @@ pub(crate) struct Who {
     pub(crate) life: u64,
 }
 
-/// What an application wrote: its name, and that of the one before it. So a log knows what belongs to it, as the real
-/// one does by its chain of batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Value {
-    pub(crate) id: u64,
-    pub(crate) before: u64,
-}
-
 /// Where a pool has its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PeerRow {
@@ -48,83 +44,43 @@ pub(crate) struct PeerRow {
     pub(crate) name: MemberNamed,
 }
 
-/// Where a pool has its copies: two at most.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Peers([Option<PeerRow>; 2]);
-
-impl Peers {
-    pub(crate) fn of(rows: impl IntoIterator<Item = PeerRow>) -> Self {
-        let mut rows = rows.into_iter();
-        let peers = Self([rows.next(), rows.next()]);
-        assert!(rows.next().is_none(), "a pool has two copies at most");
-        peers
-    }
-
-    pub(crate) fn rows(self) -> impl Iterator<Item = PeerRow> {
-        self.0.into_iter().flatten()
-    }
-}
-
-/// A superblock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Superblock {
-    pub(crate) owner: u64,
-    pub(crate) epoch: u64,
-    /// The claim of the last use.
-    pub(crate) claim: Drawn,
-    /// Generation of the list of members.
-    pub(crate) members: u64,
-    pub(crate) peers: Peers,
-}
-
-/// The pool's name, and the key of its origin.
-pub(crate) const POOL: PoolId = PoolId([7; 16]);
-const KEY: Drawn = [8; 16];
-
-impl Superblock {
-    /// Whether a device with it is as this use of the pool left it: `whose` of `control/src/pool/recovery.rs`.
-    pub(crate) fn is_of(&self, last: Use) -> bool {
-        let awaited = Awaited { pool: Some(POOL), key: Some(KEY), claim: Some(last), durable: None };
-        let Self { epoch, claim, .. } = *self;
-        let origin = Some(Whose { key: KEY, same_path: true });
-        let held = Held { pool: POOL, origin, epoch, claim, counter: 1, host_batch: 1, dirty: true };
-        let allowed = Allowed { format: false, discard_dirty: false };
-        judge(Some(&awaited), Some(&held), allowed) == Ok(Ownership::Same(KEY))
-    }
-}
-
-/// What a device has of a pool.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Image {
-    /// None while it is made.
-    pub(crate) superblock: Option<Superblock>,
-    pub(crate) log: BTreeMap<u64, Value>,
-    /// Whether it has each batch from some point on: `host_copies` of its superblock.
-    pub(crate) has_tail: bool,
-    /// Whether it alone has all that is dirty. Its checkpoint says where the rest is.
-    pub(crate) is_whole: bool,
-}
-
-impl Image {
-    pub(crate) const fn empty() -> Self {
-        Self { superblock: None, log: BTreeMap::new(), has_tail: false, is_whole: false }
-    }
-}
-
-/// A device.
-#[derive(Clone, Debug)]
+/// A device: a host's own flash, or the file of a copy.
+#[derive(Clone)]
 pub(crate) struct Device {
-    pub(crate) now: Image,
-    pub(crate) disk: Image,
+    pub(crate) flash: SimFlash,
+    /// Names requests that are done at once.
+    next: u64,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Device")
+    }
 }
 
 impl Device {
-    pub(crate) fn new(image: Image) -> Self {
-        Self { disk: image.clone(), now: image }
+    pub(crate) const fn new(flash: SimFlash) -> Self {
+        Self { flash, next: 1 << 61 }
     }
 
+    /// All that was written is durable.
     pub(crate) fn sync(&mut self) {
-        self.disk = self.now.clone();
+        self.next += 1;
+        self.flash.start_sync(self.next);
+        self.flash.finish_sync(self.next);
+    }
+
+    /// Writes at once, as to a page cache.
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8], rng: &mut Rng) -> Result<(), String> {
+        self.next += 1;
+        self.flash.start_write(self.next, offset, BufMut::copy_of(data).freeze())?;
+        self.flash.finish_write(self.next, WriteFate::Done, rng);
+        Ok(())
+    }
+
+    /// Its superblock, if it has one.
+    pub(crate) fn superblock(&self) -> Option<Superblock> {
+        superblock_of(&self.flash)
     }
 }
 

@@ -5,11 +5,12 @@
 
 use headpond_base::{Errno, Nanos};
 use headpond_peer::{
-    Accepted, Asked, Hello, HelloRefused, HelloVerdict, KeeperSide, Kept, PeerFrame, Reason, Said, Versions, judge,
+    Accepted, Asked, Hello, HelloRefused, HelloVerdict, KeeperSide, Kept, Reason, Said, Versions, judge,
 };
 
-use crate::hosts::host::{Device, Image, Program, Stored, Who};
-use crate::hosts::network::{Frame, Load};
+use crate::hosts::host::{Device, Program, Stored, Who};
+use crate::hosts::network::Frame;
+use crate::hosts::pool::{BYTES, blank};
 use crate::hosts::world::{Here, Shared, World};
 use crate::planted_hosts::PlantedHosts;
 
@@ -96,7 +97,7 @@ impl World {
                     settled: false,
                     taken_over: false,
                     removed: false,
-                    device: Device::new(Image::empty()),
+                    device: Device::new(blank()),
                     lock: Some(who),
                     held: None,
                 });
@@ -127,23 +128,22 @@ impl World {
         }
     }
 
-    /// `Copy::carry_out`: what a write does.
-    fn write(&mut self, who: Who, load: Load) {
-        if let Load::Record(number, value) = load {
-            self.overwrites(who, number, value);
-        }
-        let Some(stored) = &mut self.hosts[who.host].store else { return };
-        let image = &mut stored.device.now;
-        match load {
-            Load::Nothing => {}
-            Load::Record(number, value) => {
-                image.log.insert(number, value);
+    /// `Copy::carry_out`: what a request does, and its answer.
+    fn carry_out(&mut self, who: Who, tag: u64, asked: &Asked<'_>) -> Option<Frame> {
+        let rng = &mut self.rng;
+        let stored = self.hosts[who.host].store.as_mut()?;
+        let device = &mut stored.device;
+        let said = match asked {
+            Asked::Read { offset, len } => return Some(Frame::of(tag, Said::Data(&device.flash.read(*offset, *len)))),
+            Asked::Write { offset, data } => device.write(*offset, data, rng),
+            Asked::Trim { offset, len } => {
+                device.flash.trim(*offset, *len).ok();
+                return None;
             }
-            Load::Superblock(superblock) => image.superblock = Some(superblock),
-            Load::Tail => image.has_tail = true,
-            Load::Whole => image.is_whole = true,
-            Load::Destaged(number) => image.log = image.log.split_off(&(number + 1)),
-        }
+            // What is in the memory of a host survives the owner's.
+            _ => Ok(()),
+        };
+        Some(Frame::of(tag, said.map_or(Said::Failed(Errno::IO), |()| Said::Done)))
     }
 
     /// `Serving::forget`: the owner has let the copy go. Its number stays. False if the file is another's.
@@ -155,7 +155,7 @@ impl World {
             return false;
         };
         (stored.removed, stored.settled, stored.lock) = (true, false, None);
-        stored.device = Device::new(Image::empty());
+        stored.device = Device::new(blank());
         host.sessions.newest += 1;
         self.summary.drains += 1;
         true
@@ -177,9 +177,6 @@ impl World {
         }
     }
 }
-
-/// Bytes of each member. The model's records lie anywhere in them.
-pub(crate) const BYTES: u64 = 1 << 30;
 
 /// Serves one connection to its end.
 async fn meet(here: Here, conn: usize) {
@@ -204,7 +201,7 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
         }
         told = drains && session.is_some();
         let came = here.wait(LOOK, move |world| world.conns[conn].ends[1].inbox.pop_front()).await;
-        let Some(frame) = came else {
+        let Some(came) = came else {
             if let Some(session) = *session
                 && let Err(over) = here.with(|world| world.may(here.who, session))
             {
@@ -212,8 +209,8 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
             }
             continue;
         };
-        let Some(said) = frame.said else { return };
-        let Ok(asked) = side.take(&PeerFrame { tag: frame.tag, said }) else { return };
+        let Some(frame) = came.read() else { return };
+        let Ok(asked) = side.take(&frame) else { return };
         if let Some(hello) = replaces.take() {
             match here.with(|world| world.begin(here.who, &hello)) {
                 Ok((begun, _)) => *session = Some(begun),
@@ -261,15 +258,15 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
             (asked, Some(session)) => {
                 let done = here.with(|world| {
                     world.may(here.who, session)?;
-                    if matches!(asked, Asked::Write { .. }) {
-                        world.write(here.who, frame.load);
+                    if let Some(answer) = world.carry_out(here.who, frame.tag, &asked) {
+                        world.send(conn, true, answer);
                     }
                     Ok(())
                 });
                 if let Err(over) = done {
                     return say_over(here, conn, over);
                 }
-                Said::Done
+                continue;
             }
             (_, None) => return,
         };
@@ -278,7 +275,7 @@ async fn talk(here: &Here, conn: usize, session: &mut Option<u64>) {
 }
 
 fn answer(here: &Here, conn: usize, tag: u64, said: Said<'static>) {
-    here.with(|world| world.send(conn, true, Frame { tag, said: Some(said), load: Load::Nothing }));
+    here.with(|world| world.send(conn, true, Frame::of(tag, said)));
 }
 
 fn say_over(here: &Here, conn: usize, over: Over) {

@@ -15,7 +15,8 @@
 //! | `promises`, `checks` | the origin, what was promised; whether that is kept |
 //! | `kept`, `guard`, `gate` | an owner's lease; who takes one that is gone; what passes to the origin |
 //! | `keeper`, `link` | the two ends of a copy |
-//! | `mount` | an owner: a counter that appends numbered records, and its copies |
+//! | `pool`, `records` | the pool as devices have it; what applications write |
+//! | `mount` | an owner: the real engine, what it asks for, an application, and the copies |
 //!
 //! Keeps true, of the product:
 //! - Whoever serves has each record whose sync was answered, if any host still has it.
@@ -40,8 +41,10 @@ mod kept;
 mod link;
 mod mount;
 mod network;
+mod pool;
 mod power;
 mod promises;
+mod records;
 mod run;
 mod world;
 

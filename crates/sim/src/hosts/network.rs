@@ -4,11 +4,12 @@
 //! so also after those of a newer connection.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
-use headpond_peer::Said;
+use headpond_peer::{PeerFrame, Said};
 use headpond_timed::Rng;
 
-use crate::hosts::host::{Superblock, Value, Who};
+use crate::hosts::host::Who;
 
 /// Who can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -46,30 +47,24 @@ impl Network {
     }
 }
 
-/// A write's payload, as long as a frame needs it: what is written goes beside it.
-pub(crate) static PAGE: [u8; 4096] = [0; 4096];
+/// A frame on its way, as its bytes. None ends the connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame(Option<Rc<[u8]>>);
 
-/// What a write brings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
-    Nothing,
-    Record(u64, Value),
-    Superblock(Superblock),
-    /// From here on the copy has each batch.
-    Tail,
-    /// From here on the copy alone has all that is dirty.
-    Whole,
-    /// What is up to here has no need of the log any more.
-    Destaged(u64),
-}
+impl Frame {
+    pub(crate) const END: Self = Self(None);
 
-/// A frame on its way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
-    pub(crate) tag: u64,
-    /// None ends the connection.
-    pub(crate) said: Option<Said<'static>>,
-    pub(crate) load: Load,
+    pub(crate) fn of(tag: u64, said: Said<'_>) -> Self {
+        let mut bytes = Vec::new();
+        PeerFrame { tag, said }.encode(&mut bytes);
+        Self(Some(bytes.into()))
+    }
+
+    /// What it says, if it does not end the connection.
+    pub(crate) fn read(&self) -> Option<PeerFrame<'_>> {
+        let frame = PeerFrame::decode(self.0.as_ref()?).expect("both ends speak the protocol");
+        frame.map(|(frame, _)| frame)
+    }
 }
 
 /// An end of a connection.

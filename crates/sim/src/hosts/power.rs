@@ -4,6 +4,7 @@
 
 use headpond_base::Nanos;
 
+use crate::flash::Cut;
 use crate::hosts::host::{Program, Who};
 use crate::hosts::world::{Event, World};
 
@@ -34,11 +35,12 @@ impl World {
         }
         let this = &mut self.hosts[host];
         this.is_up = false;
-        if let Some(flash) = &mut this.flash {
-            flash.now = flash.disk.clone();
+        let rng = &mut self.rng;
+        if let Some(device) = &mut this.flash {
+            device.flash.power_cut(Cut::Random, rng);
         }
         if let Some(stored) = &mut this.store {
-            stored.device.now = stored.device.disk.clone();
+            stored.device.flash.power_cut(Cut::Random, rng);
             (stored.lock, stored.held) = (None, None);
         }
         self.excuse_what_is_lost();
@@ -53,6 +55,15 @@ impl World {
         (life.is_alive, life.is_stopped) = (false, false);
         life.deferred.clear();
         let who = Who { host, program, life: life.number };
+        // What it had on the way to its device may arrive, or not.
+        let (this, rng) = (&mut self.hosts[host], &mut self.rng);
+        match program {
+            Program::Mount => this.flash.iter_mut().for_each(|device| device.flash.daemon_killed(rng)),
+            _ => {
+                let own = this.store.iter_mut().filter(|stored| stored.lock == Some(who));
+                own.for_each(|stored| stored.device.flash.daemon_killed(rng));
+            }
+        }
         if let Some(stored) = &mut self.hosts[host].store {
             stored.lock = stored.lock.filter(|lock| *lock != who);
             stored.held = stored.held.filter(|held| *held != who);

@@ -85,6 +85,10 @@ pub(crate) struct World {
     pub(crate) copies: usize,
     /// Why a history may end with nobody who goes on: what docs/decisions/0027-leases.md calls open.
     pub(crate) excuses: BTreeSet<&'static str>,
+    /// A host lost power, and then a peer before what that alone had was brought over: reads may fail from then on.
+    pub(crate) may_lack: bool,
+    /// Nothing that happens from now on says anything.
+    pub(crate) is_undecidable: bool,
     pub(crate) verbose: bool,
     pub(crate) summary: HistorySums,
     pub(crate) shared: Weak<RefCell<World>>,
@@ -116,7 +120,7 @@ impl World {
             late,
             network: Network::default(),
             conns: Vec::new(),
-            origin: Origin::default(),
+            origin: Origin::new(),
             promises: Promises::default(),
             planted,
             spawned: Vec::new(),
@@ -126,6 +130,8 @@ impl World {
             hook,
             copies,
             excuses: BTreeSet::new(),
+            may_lack: false,
+            is_undecidable: false,
             verbose,
             summary: HistorySums::default(),
             shared: Weak::new(),
@@ -146,7 +152,7 @@ impl World {
     }
 
     pub(crate) fn breaks(&mut self, what: impl FnOnce() -> String) {
-        if self.broken.is_none() {
+        if self.broken.is_none() && !self.is_undecidable {
             let what = what();
             self.trace(|| format!("BROKEN {what}"));
             self.broken = Some(what);

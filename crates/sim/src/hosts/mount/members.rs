@@ -1,83 +1,46 @@
-//! The list of members of a pool in use: copies that are lost, made, and let go.
+//! The copies of a pool in use: made, and let go.
 //!
-//! The order is that of `tell_members` in `control/src/life/pool.rs`, of `control/src/service/copies.rs`, and of the engine's
-//! `membership.rs`: whoever changes it there repeats it here.
-//!
-//! Keeps true: one change at a time. A list counts once it is here, at each copy that it has, in the registry and beside the
-//! origin; what follows from it waits for that.
-//!
-//! Of a member that is emptied only the condition is modelled: another one has everything.
+//! The order is that of `control/src/service/copies.rs` and `members.rs`: whoever changes it there repeats it here. What
+//! becomes of a member is the engine's matter.
 
 use std::rc::Rc;
 
-use headpond_base::Nanos;
+use headpond_base::{MemberId, Nanos};
+use headpond_engine::{MemberShown, MembersChange, Reply, Request, number_for};
+use headpond_format::{MEMBERS_MAX, MemberName, MemberState};
 
-use crate::hosts::host::{Device, PeerRow, Peers, Superblock};
+use crate::hosts::host::PeerRow;
 use crate::hosts::kept::TermState;
 use crate::hosts::link::Link;
-use crate::hosts::mount::{Pool, hello};
-use crate::hosts::network::Load;
+use crate::hosts::mount::hello;
+use crate::hosts::mount::serving::Serving;
+use crate::hosts::pool::{copy_row, superblock_of};
 use crate::planted_hosts::PlantedHosts;
-
-/// The list is told again after this: `TELL_AGAIN` of `membership.rs`.
-const TELL_AGAIN: Nanos = Nanos(Nanos::SECOND.0 / 2);
 
 /// How many copies a pool has at most: `COPIES_MAX`.
 const COPIES_MAX: usize = 2;
 
-impl Pool {
-    /// Looks after the members for as long as the process lives.
-    pub(super) async fn keep_members(&self) {
-        self.begin().await;
+impl Serving {
+    /// Looks after the copies for as long as the process lives.
+    pub(super) async fn keep_members(self: &Rc<Self>) {
         let mut search_at = self.next_try();
+        let mut lost = false;
         loop {
             self.here.sleep_below(200).await;
-            if self.links.borrow().iter().any(|link| link.has_ended()) {
-                self.lose_ended().await;
+            self.forget_gone();
+            let has_lost = self.links.borrow().values().any(|link| link.has_ended());
+            if has_lost && !lost {
                 search_at = self.next_try();
-            } else if self.here.clock() >= search_at && self.term() == TermState::Stands {
+            }
+            lost = has_lost;
+            if self.here.clock() >= search_at && self.term() == TermState::Stands {
                 match self.leaver() {
-                    Some(link) => self.leave(&link).await,
+                    Some((member, link)) => self.leave(member, &link).await,
                     None => self.add_peer().await,
                 }
                 search_at = self.next_try();
-            } else {
-                let unfinished = self.links().into_iter().find(|link| !link.is_whole.get());
-                if let Some(link) = unfinished {
-                    self.complete(&link).await;
-                }
             }
         }
-    }
-
-    /// `Engine::accept`, and `begin` of `control/src/life/pool.rs`: says beside the origin that each member has the claim. By
-    /// then the list counts, without those that are not here.
-    async fn begin(&self) {
-        let early = self.here.with(|world| world.is_planted(PlantedHosts::BeginsEarly));
-        if early {
-            self.say_begun().await;
-        }
-        if self.is_held.get() {
-            self.settle_list(&[]).await;
-        }
-        while self.links.borrow().iter().any(|link| link.has_ended()) {
-            self.lose_ended().await;
-        }
-        self.say_begun().await;
-        self.has_begun.set(true);
-    }
-
-    async fn say_begun(&self) {
-        self.here.origin_answers().await;
-        let (host, owner) = (self.here.who.host, self.owner);
-        let Superblock { claim, members, .. } = self.superblock.get();
-        self.here.with(|world| match &mut world.origin.marker {
-            Some(marker) if (marker.host, marker.owner, marker.last.id) == (host, owner, Some(claim)) => {
-                marker.last.begun = true;
-                world.no_heir_is_refused(members);
-            }
-            _ => {}
-        });
     }
 
     fn next_try(&self) -> Nanos {
@@ -88,184 +51,102 @@ impl Pool {
         self.here.clock().plus(Nanos(wait))
     }
 
-    /// The list of members that is wanted comes to count: here and at each copy, `joins` among them, then in the registry,
-    /// then beside the origin.
-    async fn settle_list(&self, joins: &[Rc<Link>]) {
-        let now = loop {
-            let now = self.superblock.get();
-            self.here.device(|device| device.now.superblock = Some(now));
-            let in_list = |link: &Rc<Link>| now.peers.rows().any(|row| row == link.row);
-            let links: Vec<Rc<Link>> = self.links().into_iter().chain(joins.iter().cloned()).filter(in_list).collect();
-            let write = |link: &Rc<Link>| {
-                link.write(Load::Superblock(now));
-                link.sync()
-            };
-            let syncs: Vec<u64> = links.iter().map(write).collect();
-            self.here.sleep_below(30).await;
-            self.here.device(Device::sync);
-            let is_over = |(link, sync): (&Rc<Link>, &u64)| link.is_done(*sync) || link.has_ended();
-            while !links.iter().zip(&syncs).all(is_over) {
-                self.here.sleep_below(20).await;
+    fn members(&self) -> Vec<MemberShown> {
+        self.look(|engine| engine.members())
+    }
+
+    /// Connections to members that the list does not have any more.
+    fn forget_gone(&self) {
+        let is_gone = |member: &MemberShown| member.state == MemberState::Gone;
+        for gone in self.members().into_iter().filter(is_gone) {
+            if let Some(link) = self.links.borrow_mut().remove(&gone.member) {
+                link.close();
             }
-            if !links.iter().any(|link| link.has_ended()) {
-                break now;
-            }
-            // Another member was lost meanwhile.
-            self.is_held.set(true);
-            self.links.borrow_mut().retain(|link| !link.has_ended());
-            let rows = links.iter().filter(|link| !link.has_ended()).map(|link| link.row);
-            self.superblock.set(self.list(rows));
-        };
-        self.is_listed.set(true);
-        // `MembersChanged`, through the gate: `tell_members` of `life/pool.rs`.
-        while !self.tell(now.members).await {
-            self.here.sleep(TELL_AGAIN).await;
         }
-        self.is_held.set(false);
-        self.here.trace(|| format!("the list {} counts, with {:?}", now.members, now.peers));
-        self.here.with(|world| world.summary.lists += 1);
     }
 
-    async fn tell(&self, members: u64) -> bool {
-        if self.gate.pass().await.is_none() {
-            return false;
-        }
-        // The registry first. A marker that is ahead of it would refuse the very copy that the registry lets take over.
-        self.kept.tell_members(members).await && self.tell_beside(members).await
+    fn copies(&self) -> Vec<(MemberId, Rc<Link>)> {
+        let members = self.members();
+        let keeps = |id: &MemberId| members.iter().any(|shown| shown.member == *id && shown.keeps_copies());
+        self.links.borrow().iter().filter(|(id, _)| keeps(id)).map(|(id, link)| (*id, link.clone())).collect()
     }
 
-    async fn tell_beside(&self, members: u64) -> bool {
-        self.here.origin_answers().await;
-        let (host, owner) = (self.here.who.host, self.owner);
-        self.here.with(|world| match &mut world.origin.marker {
-            Some(marker) if (marker.host, marker.owner) == (host, owner) => {
-                marker.members = members;
-                true
-            }
-            _ => false,
-        })
+    fn staying(&self) -> usize {
+        self.copies().iter().filter(|(_, link)| !link.is_draining.get()).count()
     }
 
-    /// The next list, with the copies that these connections lead to.
-    fn list(&self, rows: impl IntoIterator<Item = PeerRow>) -> Superblock {
-        let now = self.superblock.get();
-        Superblock { members: now.members + 1, peers: Peers::of(rows), ..now }
-    }
-
-    /// Copies whose connections have ended are lost.
-    async fn lose_ended(&self) {
-        self.is_held.set(true);
-        self.is_listed.set(false);
-        self.links.borrow_mut().retain(|link| !link.has_ended());
-        self.superblock.set(self.list(self.links().iter().map(|link| link.row)));
-        self.settle_list(&[]).await;
-    }
-
-    /// `Service::leaver`: a copy at a host that is being drained, if it may go now. The engine empties it first, so another
-    /// one has everything before the list without it is wanted.
-    fn leaver(&self) -> Option<Rc<Link>> {
-        let links = self.links();
-        let staying = links.iter().filter(|link| !link.is_draining.get()).count();
-        let others = self.others();
-        let another = self.here.with(|world| others.iter().any(|host| !world.hosts[*host].drains));
-        let may_go = staying >= self.copies_wanted() || links.len() >= COPIES_MAX && another;
-        let leaves = links.iter().find(|link| link.is_draining.get()).filter(|_| may_go)?;
-        let early = self.here.with(|world| world.is_planted(PlantedHosts::LetsGoEarly));
-        let is_empty = links.iter().any(|link| !Rc::ptr_eq(link, leaves) && link.is_whole.get());
-        (is_empty || early).then(|| leaves.clone())
-    }
-
-    fn copies_wanted(&self) -> usize {
+    fn wanted(&self) -> usize {
         self.here.with(|world| world.copies)
     }
 
-    /// The hosts without a copy.
+    /// The hosts without a member.
     fn others(&self) -> Vec<usize> {
-        let has =
-            |host: usize| host == self.here.who.host || self.links.borrow().iter().any(|link| link.row.host == host);
+        let links = self.links.borrow();
+        let has = |host: usize| host == self.here.who.host || links.values().any(|link| link.row.host == host);
         self.here.with(|world| (0..world.hosts.len()).filter(|host| !has(*host)).collect())
     }
 
+    /// `Service::leaver`: a copy at a host that is being drained, if it may go now.
+    fn leaver(&self) -> Option<(MemberId, Rc<Link>)> {
+        let copies = self.copies();
+        let others = self.others();
+        let another = self.here.with(|world| others.iter().any(|host| !world.hosts[*host].drains));
+        let may_go = self.staying() >= self.wanted() || copies.len() >= COPIES_MAX && another;
+        copies.into_iter().find(|(_, link)| link.is_draining.get() && !link.has_ended()).filter(|_| may_go)
+    }
+
     /// A copy is let go: the list without it counts before the host hears that nobody needs it.
-    async fn leave(&self, leaves: &Rc<Link>) {
-        let early = self.here.with(|world| world.is_planted(PlantedHosts::LeavesBeforeRecord));
-        let stays = |link: &Rc<Link>| !Rc::ptr_eq(link, leaves);
-        let kept: Vec<Rc<Link>> = self.links().into_iter().filter(stays).collect();
-        self.superblock.set(self.list(kept.iter().map(|link| link.row)));
-        self.here.trace(|| format!("lets go of its copy at host {}", leaves.row.host));
-        if early {
-            self.links.borrow_mut().retain(stays);
+    async fn leave(&self, member: MemberId, link: &Rc<Link>) {
+        self.here.trace(|| format!("lets go of its copy at host {}", link.row.host));
+        let (early, mute) = self.here.with(|world| {
+            (world.is_planted(PlantedHosts::LetsGoEarly), world.is_planted(PlantedHosts::LeavesBeforeRecord))
+        });
+        link.is_mute.set(mute);
+        if !early {
+            let reply = self.ask(Request::ChangeMembers(MembersChange::Remove(member))).await;
+            if !matches!(reply, Some(Reply::Done)) {
+                return self.here.trace(|| format!("it stays: {reply:?}"));
+            }
         }
-        self.settle_list(&[]).await;
-        self.links.borrow_mut().retain(stays);
-        let kept: Vec<PeerRow> = kept.iter().filter(|link| !link.has_ended()).map(|link| link.row).collect();
+        if link.has_ended() {
+            // It was lost meanwhile.
+            return;
+        }
+        let kept = self.copies();
+        let kept = kept.iter().filter(|(id, link)| *id != member && !link.has_ended());
+        let kept: Vec<PeerRow> = kept.map(|(_, link)| link.row).collect();
         self.here.with(|world| world.lets_go(&kept));
-        leaves.let_go();
+        link.let_go();
     }
 
     /// `Service::look_for_copy`: a copy is made at a host without one, if there are too few.
     async fn add_peer(&self) {
-        let staying = self.links().iter().filter(|link| !link.is_draining.get()).count();
         let others = self.others();
-        if staying >= self.copies_wanted() || self.links.borrow().len() >= COPIES_MAX || others.is_empty() {
+        if self.staying() >= self.wanted() || self.copies().len() >= COPIES_MAX || others.is_empty() {
             return;
         }
+        let found = self.here.device(|device| superblock_of(&device.flash)).flatten();
+        let Some(superblock) = found else { return };
         let row = self.here.with(|world| PeerRow { host: *world.rng.pick(&others), name: world.draw() });
-        let beside = self.links().first().map(|link| link.row);
-        let hello = hello(&self.superblock.get(), Some(row.name), beside);
-        let link = match Link::connect(&self.here, row, hello, &self.deposed).await {
+        let beside = self.copies().first().map(|(_, link)| link.row.name);
+        let link = match Link::connect(&self.here, row, hello(&superblock, Some(row.name), beside)).await {
             Ok(link) => link,
             Err(trouble) => return self.here.trace(|| format!("host {} makes no copy: {trouble:?}", row.host)),
         };
-        // The new member first gets the checkpoint's bytes and its superblock.
-        let next = self.list(self.links().iter().map(|link| link.row).chain([row]));
-        link.write(Load::Superblock(next));
-        let sync = link.sync();
-        while !link.is_done(sync) {
-            if link.has_ended() {
-                // It is as a member that is lost at once.
-                self.superblock.set(next);
-                return self.lose_ended().await;
-            }
-            self.here.sleep_below(20).await;
+        let known = self.members();
+        let new = copy_row(MemberName(row.name));
+        let is_kept = |shown: &MemberShown| shown.missed || self.links.borrow().contains_key(&shown.member);
+        let Ok(member) = number_for(u64::from(new.slots), &known, &superblock.geometry, MEMBERS_MAX, is_kept) else {
+            return link.close();
+        };
+        self.joins(member, link.clone());
+        let change = MembersChange::Add { member, row: new, instead_of: None };
+        let reply = self.ask(Request::ChangeMembers(change)).await;
+        self.here.trace(|| format!("a copy at host {}, member {}: {reply:?}", row.host, member.0));
+        let is_there = self.members().iter().any(|shown| shown.member == member && shown.state != MemberState::Gone);
+        if !is_there {
+            self.links.borrow_mut().remove(&member);
+            link.close();
         }
-        self.superblock.set(next);
-        self.settle_list(std::slice::from_ref(&link)).await;
-        // One that was lost while the list was told is still in it.
-        if self.superblock.get().peers.rows().any(|row| row == link.row) {
-            self.links.borrow_mut().push(link);
-        }
-    }
-
-    /// Waits until a copy has all that it was sent, or is lost.
-    pub(super) async fn is_there_at(&self, link: &Link) {
-        let sync = link.sync();
-        while !link.is_done(sync) && !link.has_ended() {
-            self.here.sleep_below(20).await;
-        }
-    }
-
-    /// What was under way before a copy joined, and all that is dirty, is brought over to it.
-    async fn complete(&self, link: &Rc<Link>) {
-        let (last, _) = self.last.get();
-        while self.answered.get() < last {
-            if self.links.borrow().iter().any(|link| link.has_ended()) {
-                return;
-            }
-            self.here.sleep_below(20).await;
-        }
-        link.write(Load::Tail);
-        let log = self.here.device(|device| device.now.log.clone()).unwrap_or_default();
-        for (number, value) in log {
-            link.write(Load::Record(number, value));
-            if number % 4 == 0 {
-                self.here.sleep_below(100).await;
-            }
-        }
-        // A checkpoint says so once all that is there.
-        self.is_there_at(link).await;
-        link.write(Load::Whole);
-        self.is_there_at(link).await;
-        link.is_whole.set(!link.has_ended());
     }
 }
