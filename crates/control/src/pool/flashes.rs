@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use headpond_base::{Buf, Errno, MemberId};
 use headpond_device::{Backend, Fill, Reactor, TrimPolicy, start_reactor};
 use headpond_engine::{Device, FlashRead, Mutation, Present, RecoverError, Recovered, recover_members};
-use headpond_format::{Members, Superblock};
+use headpond_format::{Address, Members, Superblock};
 use headpond_shard::FlashReader;
 
 use super::flash::{FlashContent, HeldFlash, refusal};
@@ -328,6 +328,27 @@ impl HeldFlashes {
             self.members[place] = member;
         }
         Ok(recovered)
+    }
+
+    /// Whether those that are here have each dirty block of what was read from them: of what a crash left on some of the
+    /// members that were to have it, the log does not say which.
+    ///
+    /// # Errors
+    /// They lack some.
+    pub(crate) fn have_what_is_dirty(&self, found: &Recovered) -> Result<(), Refusal> {
+        let read = |at: Address, len: usize| self.member(at.member)?.opened().read(at.offset, len).ok();
+        match found.lacking_blocks(read) {
+            0 => Ok(()),
+            lacking => Err(Refusal::Pool {
+                path: self.first().path().to_owned(),
+                what: format!(
+                    "lacks {lacking} blocks that the origin lacks, too: a crash of the owner's host left them there alone"
+                ),
+                advice: "Nothing was changed. Bring that host back: its next start makes the copy whole. If it is lost for good: \
+                         headpond takeover --even-damaged, and then the database's own check",
+                status: ExitStatus::MemberMissing,
+            }),
+        }
     }
 
     /// Finds out which member each flash is, and returns the superblock that counts. `None` if there is no pool.

@@ -16,7 +16,7 @@ use headpond_engine::{
     Attributes, Mutation, OpenFile, OpenObject, Recovered, RecoveredObject, SecondTail, Verdict, format_members,
 };
 use headpond_format::{
-    Address, Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Superblock, Witness,
+    Geometry, GeometryError, Identity, MemberName, MemberState, Members, OriginName, Superblock, Witness,
 };
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 
@@ -287,7 +287,7 @@ pub(crate) fn would_start(
     has_newest_owner(&recovered, flash, beside.awaited.marker, Some(owner))?;
     has_newest_list(&recovered, flash, beside.awaited.marker)?;
     if whole {
-        has_what_is_dirty(&recovered, flash)?;
+        flash.have_what_is_dirty(&recovered)?;
     }
     let allowed = Allowed { format: false, discard_dirty: false };
     let (_, trust) = whose(root, flash, beside, Some(&held(&recovered)), allowed)?;
@@ -384,24 +384,6 @@ fn has_newest_owner(
             status: ExitStatus::Deposed,
         })
     })
-}
-
-/// Whether the flashes that are here have each dirty block: of what a crash left on some of the members that were to have
-/// it, the log does not say which.
-fn has_what_is_dirty(found: &Recovered, flash: &HeldFlashes) -> Result<(), Refusal> {
-    let read = |at: Address, len: usize| flash.member(at.member)?.opened().read(at.offset, len).ok();
-    match found.lacking_blocks(read) {
-        0 => Ok(()),
-        lacking => Err(Refusal::Pool {
-            path: flash.first().path().to_owned(),
-            what: format!(
-                "lacks {lacking} blocks that the origin lacks, too: a crash of the owner's host had left them there alone"
-            ),
-            advice: "Nothing was changed. Bring that host back: its next start makes the copy whole. If it is lost for good: headpond \
-                     takeover --even-damaged, and then the database's own check",
-            status: ExitStatus::MemberMissing,
-        }),
-    }
 }
 
 /// Says loudly without which devices the pool starts.
