@@ -29,6 +29,12 @@ impl Deposed {
         &self.0.term
     }
 
+    /// Whether a peer's word counts, that it knows a larger owner's number. With a registry it does not: that alone says
+    /// who the owner is.
+    pub(crate) fn heeds_peers(&self) -> bool {
+        !self.0.term.is_leased()
+    }
+
     /// What happens when it is said.
     pub(crate) fn then(&self, act: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.then.set(Box::new(act));

@@ -128,7 +128,7 @@ impl PeerPlan {
         let beside = wanted.and_then(|wanted| wanted.beside).map_or([0; 16], |name| name.0);
         let hello =
             Hello { versions: Versions::SPOKEN, durable: self.durable, pool, member, owner, epoch, bytes, beside };
-        let is_leased = deposed.term().is_leased();
+        let heeded = deposed.heeds_peers();
         let (deposed, draining, peer) = (deposed.clone(), draining.clone(), self.path().to_owned());
         // What a connection before this one said.
         draining.note(&peer, false);
@@ -140,7 +140,7 @@ impl PeerPlan {
             LinkNews::Ended(end) => {
                 log_line(format_args!("peer {}: {end}", peer.display()));
                 if let LinkEnd::Deposed(_) = end
-                    && !deposed.term().is_leased()
+                    && deposed.heeds_peers()
                 {
                     deposed.say(format!("its peer says that {end}"));
                 }
@@ -150,7 +150,7 @@ impl PeerPlan {
         match Link::connect(&address, certificates.as_ref(), &hello, patience, hears) {
             Ok((link, _)) => Ok(Flash::far(Arc::new(link), self.path())),
             Err(LinkError::Refused(refused)) if refused.reason == Reason::NotKept => Err(PeerTrouble::NotKept),
-            Err(error @ LinkError::Refused(refused)) if refused.reason == Reason::Owner && is_leased => {
+            Err(error @ LinkError::Refused(refused)) if refused.reason == Reason::Owner && !heeded => {
                 Err(PeerTrouble::Away(format!("the peer {error}. {ABANDONED}")))
             }
             Err(error @ LinkError::Refused(refused)) if matches!(refused.reason, Reason::Owner | Reason::Epoch) => {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::lacking::lacks_nothing;
-use crate::peers::{Peer, append, kept, records};
+use crate::peers::{Peer, append, kept, lose_the_mount, records};
 use crate::pond::{Pond, SIZE, headpond, is_mounted, kill_with_workers, run, wait_until, write_and_sync};
 use crate::several_devices::{pool, pool_status};
 
@@ -333,8 +333,7 @@ fn an_owner_that_was_stopped_or_cut_off_serves_nothing_once_another_has_the_pool
         let said = run(["status".as_ref(), pond.mnt().as_os_str()]).text;
         assert!(said.contains("LOST") && said.contains("owner's number 2"), "{case}: {said}");
         run(["flush".as_ref(), pond.mnt().as_os_str(), "-q".as_ref()]).refused(72, &[]);
-        pond.kill(daemon);
-        unmount_lazily(&pond.mnt());
+        lose_the_mount(&mut pond, daemon);
         assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"the second host's", "{case}");
         assert!(!pond.origin().join("new").exists(), "{case}: the old owner changed the origin");
         // It comes back to nothing, for as long as the second host has the pool, and after that.
@@ -375,8 +374,7 @@ fn a_deposed_owner_leaves_what_lies_beside_the_origin_as_it_is() {
     let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
     guard.wait_for_mount(&pond);
     assert_eq!(fs::read(pond.at("mnt2").join("file")).unwrap(), b"dirty");
-    pond.kill(daemon);
-    unmount_lazily(&pond.mnt());
+    lose_the_mount(&mut pond, daemon);
 }
 
 #[test]
@@ -414,8 +412,7 @@ fn a_guard_that_could_not_mount_deposes_nobody() {
         let _ = fs::remove_file(&in_the_way);
     }
     assert!(!pond.at("fenced").exists(), "the owner was fenced");
-    pond.kill(daemon);
-    unmount_lazily(&pond.mnt());
+    lose_the_mount(&mut pond, daemon);
 }
 
 #[test]
@@ -475,8 +472,7 @@ fn a_copy_that_the_owner_went_on_without_is_not_taken_over() {
     peer.signal("-KILL");
     wait_until("the pool goes on without it", || pool_status(&pond)["members"][1]["state"] == "FAULTED");
     write_and_sync(&pond.mnt().join("file"), b"on one");
-    pond.kill(daemon);
-    unmount_lazily(&pond.mnt());
+    lose_the_mount(&mut pond, daemon);
     let guard = Guard::start(&pond, &etcd.address(), &["--grace".as_ref(), "0".as_ref()]);
     wait_until("the guard refuses", || guard.log().contains("went on without the copy here"));
     drop(guard);
@@ -511,8 +507,7 @@ fn a_start_without_its_copy_that_the_registry_did_not_hear_of_leaves_the_copy_ab
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &peer, &etcd.address());
     write_and_sync(&pond.mnt().join("file"), b"on both");
-    pond.kill(daemon);
-    unmount_lazily(&pond.mnt());
+    lose_the_mount(&mut pond, daemon);
     let before = pond.marker().unwrap()["claim"]["id"].clone();
     drop(peer);
     // The start takes its lease with the first change. The second one would bring the list without the copy.
@@ -539,8 +534,7 @@ fn a_number_that_a_take_over_left_behind_keeps_no_owner_from_its_pool() {
     let peer = Peer::here(&pond);
     let daemon = mount(&mut pond, &peer, &etcd.address());
     write_and_sync(&pond.mnt().join("file"), b"before");
-    pond.kill(daemon);
-    unmount_lazily(&pond.mnt());
+    lose_the_mount(&mut pond, daemon);
     drop(peer);
     let paths = fs::read_dir(pond.at("store")).unwrap().map(|entry| entry.unwrap().path());
     let path = paths.into_iter().find(|path| path.extension() == Some("json".as_ref())).unwrap();

@@ -35,7 +35,7 @@ struct State {
     ended: bool,
 }
 
-/// Who is told how requests went.
+/// Called with the outcome of each request.
 type Sink = Box<dyn Fn(Ticket, Outcome)>;
 
 /// A disk of a peer.
@@ -88,7 +88,7 @@ impl Link {
         Ok(link)
     }
 
-    /// From now on somebody hears how requests went.
+    /// From now on this is called with the outcome of each request.
     pub(crate) fn tell(&self, sink: Sink) {
         *self.sink.borrow_mut() = Some(sink);
     }

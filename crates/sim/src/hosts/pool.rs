@@ -6,7 +6,7 @@ use headpond_engine::{
     Device as Given, FlashRead, Mutation, Present, RecoverError, Recovered, format_members, newest_superblock,
     recover_members,
 };
-use headpond_format::{Geometry, Member, MemberName, MemberState, Members, OriginName, Superblock};
+use headpond_format::{Geometry, Member, MemberName, Members, OriginName, Superblock};
 
 use crate::devices::AsIs;
 use crate::flash::{Layout, SimFlash};
@@ -72,11 +72,6 @@ pub(crate) fn known_members(superblock: &Superblock) -> u64 {
 pub(crate) fn is_copy(list: &Members, there: &Superblock) -> bool {
     let name = |list: &Members| list.get(there.member).filter(|row| row.keeps_copies()).map(|row| row.name);
     name(list).is_some() && name(list) == name(&there.members)
-}
-
-/// The names of the copies in a list of members.
-pub(crate) fn copies_in(list: &Members) -> impl Iterator<Item = MemberName> {
-    list.iter().filter(|(_, row)| row.copies_only && row.state != MemberState::Gone).map(|(_, row)| row.name)
 }
 
 /// A pool that was read, and which of these devices are members of it.

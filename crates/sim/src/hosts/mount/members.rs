@@ -1,7 +1,7 @@
 //! The copies of a pool in use: made, and let go.
 //!
-//! The order is that of `control/src/service/copies.rs` and `members.rs`: whoever changes it there repeats it here. What
-//! becomes of a member is the engine's matter.
+//! The steps are those of `control/src/service/copies.rs` and `members.rs`, in their order. A change there needs the same
+//! change here. What becomes of a member the engine decides.
 
 use std::rc::Rc;
 

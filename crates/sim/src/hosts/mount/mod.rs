@@ -1,7 +1,7 @@
 //! A mount: it takes a pool into use, serves, and destages.
 //!
-//! The order is that of `control/src/life/pool.rs` (lease, peers, recovery, marker, service): whoever changes it there
-//! repeats it here. Between that and the devices is the real engine.
+//! The steps are those of `control/src/life/pool.rs`, in their order: lease, peers, recovery, marker, service. A change there
+//! needs the same change here. The engine between them and the devices is the real one.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -26,7 +26,7 @@ use crate::hosts::gate::Gate;
 use crate::hosts::host::{Device, PeerRow, Program};
 use crate::hosts::kept::{Deposed, Kept};
 use crate::hosts::link::{Link, Trouble};
-use crate::hosts::pool::{self, BYTES, POOL, copies_in, is_copy, known_members};
+use crate::hosts::pool::{self, BYTES, POOL, is_copy, known_members};
 use crate::hosts::promises::Marker;
 use crate::hosts::world::{Here, World};
 use crate::planted_hosts::PlantedHosts;
@@ -133,7 +133,7 @@ async fn start(here: &Here, takes: Option<u64>) -> Result<Rc<Serving>, Refusal> 
 /// `HeldFlashes::invite`: the copies that other hosts have. A take-over has its own alone.
 async fn invite(here: &Here, newest: &Superblock) -> Result<Vec<Rc<Link>>, Refusal> {
     let mut links = Vec::new();
-    if copies_in(&newest.members).next().is_none() {
+    if !newest.members.iter().any(|(_, row)| row.keeps_copies()) {
         return Ok(links);
     }
     let hosts = here.with(|world| world.hosts.len());

@@ -33,7 +33,7 @@ pub(super) struct Serving {
     pub(super) gate: Gate,
     /// The marker of this use, as it was at its start.
     pub(super) marker: Marker,
-    /// From here on whoever lacks the claim is an image, and applications are served.
+    /// Every member has this use's claim, and the marker says so. Applications are served from then on.
     pub(super) has_begun: Cell<bool>,
     pub(super) own: MemberId,
     /// The copies at peers.
@@ -170,13 +170,18 @@ impl Serving {
         }
     }
 
-    /// Asks the engine, and waits for the answer. None once this host is not the owner any more.
-    pub(super) async fn ask(&self, request: Request) -> Option<Reply> {
+    /// Asks the engine, and waits for its answer.
+    async fn answer_to(&self, request: Request) -> Option<Reply> {
         self.next_request.set(self.next_request.get() + 1);
         let id = RequestId(self.next_request.get());
         self.drive(|engine| engine.submit(id, request));
         let itself = self.itself.upgrade()?;
-        let reply = self.here.wait(FOREVER, move |_| itself.replies.borrow_mut().remove(&id)).await?;
+        self.here.wait(FOREVER, move |_| itself.replies.borrow_mut().remove(&id)).await
+    }
+
+    /// The same as a program sees it. None once this host is not the owner any more.
+    pub(super) async fn ask(&self, request: Request) -> Option<Reply> {
+        let reply = self.answer_to(request).await?;
         // `reply` of `shard/src/turn.rs`.
         loop {
             match self.term() {
@@ -190,11 +195,7 @@ impl Serving {
     /// The first checkpoint counts, and the list without members that were missing. Control asks for the same without a
     /// look at the lease.
     pub(super) async fn settled(&self) {
-        self.next_request.set(self.next_request.get() + 1);
-        let id = RequestId(self.next_request.get());
-        self.drive(|engine| engine.submit(id, Request::Configure(Box::new(self.config))));
-        let Some(itself) = self.itself.upgrade() else { return };
-        self.here.wait(FOREVER, move |_| itself.replies.borrow_mut().remove(&id)).await;
+        self.answer_to(Request::Configure(Box::new(self.config))).await;
     }
 
     fn later(&self, work: impl AsyncFnOnce(Rc<Self>) + 'static) {
