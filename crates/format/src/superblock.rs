@@ -78,6 +78,15 @@ pub struct Superblock {
     pub may_have_blanks: bool,
 }
 
+impl Superblock {
+    /// Whether each host batch that was ever acknowledged as durable is on a member that is not among these, which a start
+    /// after a crash cannot read.
+    #[must_use]
+    pub fn has_batches_without(&self, unseen: &[MemberId]) -> bool {
+        self.members.have_homes_without(unseen) || self.host_copies.last_without(unseen.iter().copied())
+    }
+}
+
 /// The incompatible feature of packed records. A program that does not know them would misread their slots.
 const PACKED: u64 = 1;
 

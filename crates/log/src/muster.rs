@@ -164,13 +164,12 @@ impl<'a> Present<'a> {
         self.unread.insert(member);
     }
 
-    /// A member of those that did not show all that may lie in their slots, if both copies of a host batch may be with
+    /// A member of those that did not show all that may lie in their slots, if all copies of a host batch may be with
     /// them, and with those that are not here.
     pub(crate) fn first_unread(&self) -> Option<MemberId> {
         let first = self.unread.first().copied()?;
-        let superblock = &self.believed.superblock;
-        let unseen = self.missing().into_iter().chain(self.unread.iter().copied());
-        (!superblock.host_copies.last_without(unseen)).then_some(first)
+        let unseen: Vec<MemberId> = self.missing().into_iter().chain(self.unread.iter().copied()).collect();
+        (!self.superblock().has_batches_without(&unseen)).then_some(first)
     }
 
     /// Reads from a member.

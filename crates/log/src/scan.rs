@@ -79,8 +79,7 @@ fn scan_from(
     let geometry = superblock.geometry;
     let missing = present.missing();
     if let Some(member) = missing.first().filter(|_| !superblock.clean_stop)
-        && !superblock.members.have_homes_without(&missing)
-        && !superblock.host_copies.last_without(missing.iter().copied())
+        && !superblock.has_batches_without(&missing)
         && !Mutation::StartWithFewer.is_planted(mutation)
     {
         // It may have host batches that no other has, and that nothing else tells of.
