@@ -29,6 +29,7 @@ mod fetches;
 mod forgotten;
 mod gather;
 mod gathered;
+mod heal;
 mod identities;
 mod keep;
 mod key;

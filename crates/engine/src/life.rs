@@ -1,8 +1,10 @@
 //! How far a use of the pool has come.
 //!
 //! ```text
-//!            flash synced         first checkpoint, and room      Request::Stop         the last one is over
-//! [Settling] ------------> [Starting] ------------> [Serving] ------------> [Stopping] ------------> [Stopped]
+//!            flash synced         each place has it       first checkpoint, and room
+//! [Settling] ------------> [Healing] ------------> [Starting] ------------> [Serving]
+//!            Request::Stop          the last one is over
+//!  [Serving] ------------> [Stopping] ------------> [Stopped]
 //! ```
 //!
 //! Invariants
@@ -16,6 +18,8 @@ pub(crate) enum Life {
     /// What recovery found is being made durable. Nothing else happens.
     #[default]
     Settling,
+    /// What recovery found in some of its places is being brought to the others. Nothing else happens.
+    Healing,
     /// The first checkpoint of this epoch is being written, or there is no room yet for the log to go on. Requests are
     /// held.
     Starting,
@@ -34,9 +38,9 @@ impl Life {
         *self = next;
     }
 
-    /// Whether what recovery found is durable.
+    /// Whether what recovery found is durable, in each of its places.
     pub(crate) fn is_settled(self) -> bool {
-        self > Self::Settling
+        self >= Self::Starting
     }
 
     /// Whether requests were ever taken.

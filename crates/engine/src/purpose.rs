@@ -14,6 +14,9 @@ use crate::piece::Piece;
 pub(crate) enum Purpose {
     /// What recovery found is durable.
     Settling,
+    Heal(HealEffect),
+    /// What was healed is durable.
+    Healed,
     /// A write of the log on this member.
     LogWrite(WriteId, MemberId),
     LogSync(CommitSide),
@@ -184,6 +187,14 @@ pub(crate) struct ScrubbedRun {
     pub(crate) first: Block,
     /// The slots as they were when the read was begun.
     pub(crate) slots: Vec<Slot>,
+}
+
+/// What a start waits for that brings dirty blocks to the places that lack them.
+pub(crate) enum HealEffect {
+    /// The read with this number, in one of its places.
+    Read { number: u64, place: usize },
+    /// A write.
+    Written,
 }
 
 /// What a row that is being made waits for. A segment is named by its place in the row.

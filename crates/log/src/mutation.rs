@@ -67,6 +67,9 @@ pub enum Mutation {
     RowUnverified,
     /// A row that lost a place counts as whole.
     RebuildSkipsRows,
+    /// A start leaves dirty blocks in those of their places where a crash left them, and takes them to be in all. The bug is
+    /// in the engine.
+    LeaveDiffering,
 }
 
 impl Mutation {
@@ -80,7 +83,7 @@ impl Mutation {
     }
 
     /// All bugs, with their names for the command line.
-    pub const ALL: [(&'static str, Self); 29] = [
+    pub const ALL: [(&'static str, Self); 30] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -110,5 +113,6 @@ impl Mutation {
         ("copies-go-early", Self::CopiesGoEarly),
         ("row-unverified", Self::RowUnverified),
         ("rebuild-skips-rows", Self::RebuildSkipsRows),
+        ("leave-differing", Self::LeaveDiffering),
     ];
 }

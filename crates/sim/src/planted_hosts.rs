@@ -36,11 +36,13 @@ pub enum PlantedHosts {
     LeavesBeforeRecord,
     /// A use is said to have begun before the list without a lost copy counts: that copy alone could go on, and is refused.
     BeginsEarly,
+    /// A start leaves dirty blocks on the peers that alone have them after a crash, and says that they are in the pool.
+    LeavesDiffering,
 }
 
 impl PlantedHosts {
     /// All bugs, by their names on the command line.
-    pub const ALL: [(&'static str, Self); 16] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("answers-before-record", Self::AnswersBeforeRecord),
         ("lease-from-answer", Self::LeaseFromAnswer),
         ("number-not-kept", Self::NumberNotKept),
@@ -57,6 +59,7 @@ impl PlantedHosts {
         ("lets-go-early", Self::LetsGoEarly),
         ("leaves-before-record", Self::LeavesBeforeRecord),
         ("begins-early", Self::BeginsEarly),
+        ("leaves-differing", Self::LeavesDiffering),
     ];
 
     /// Its name.

@@ -27,6 +27,7 @@ use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::ops::status::SettlingStatus;
 use crate::gather::Gather;
+use crate::heal::Heal;
 use crate::keep::{Keep, Keeping, usable_blocks};
 use crate::laggard::Laggard;
 use crate::leaving::LeavingObjects;
@@ -86,6 +87,7 @@ pub struct Engine {
     membership: Membership,
     laggard: Laggard,
     probes: Probes,
+    heal: Heal,
     origin_space: OriginSpace,
     settling: SettlingStatus,
     life: Life,
@@ -120,6 +122,7 @@ impl Engine {
             membership,
             laggard: Laggard::default(),
             probes: Probes::default(),
+            heal: Heal::default(),
             origin_space: OriginSpace::default(),
             settling: SettlingStatus::default(),
             life: Life::default(),
@@ -268,7 +271,12 @@ impl Engine {
         // None: other members have still to answer.
         let Some((purpose, outcome)) = ended else { return };
         match purpose {
-            Purpose::Settling => self.life.becomes(Life::Starting),
+            Purpose::Settling => self.begin_healing(),
+            Purpose::Heal(effect) => {
+                self.heal.answered(&effect, outcome, &self.store, &mut self.outbox);
+                self.go_on_healing();
+            }
+            Purpose::Healed => self.end_healing(),
             Purpose::LogWrite(id, member) => self.store.wrote(id, member),
             Purpose::LogSync(side) => self.store.synced(side),
             Purpose::Op(op) => {
@@ -297,6 +305,31 @@ impl Engine {
             Purpose::Look => self.looked_at_origin(&outcome),
         }
         self.cycle();
+    }
+
+    fn begin_healing(&mut self) {
+        self.life.becomes(Life::Healing);
+        let (heal, skips) = (Heal::of(&self.store), Mutation::LeaveDiffering.is_planted(self.config.mutation));
+        self.heal = if skips { heal.unseen() } else { heal };
+        self.go_on_healing();
+    }
+
+    fn go_on_healing(&mut self) {
+        self.heal.pump(&self.store, &mut self.outbox);
+        if !self.heal.is_over() {
+            return;
+        }
+        // All members may have refused what was to be written.
+        if self.heal.has_written() && !self.store.log().working().is_empty() {
+            self.sync_all_members(Purpose::Healed);
+        } else {
+            self.end_healing();
+        }
+    }
+
+    fn end_healing(&mut self) {
+        std::mem::take(&mut self.heal).agreeing().for_each(|id| self.store.note_agreeing(id));
+        self.life.becomes(Life::Starting);
     }
 
     /// Appends what is to be done, in order. Answers wait until what they rest on survives the process, if the pool has

@@ -140,7 +140,9 @@ impl World {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
         let engine = recover(&mut flash, geometry.pool_bytes).unwrap().into_engine(config, Nanos(0));
-        Self::of(engine, flash, Vec::new(), vec![MemberId(0)])
+        let mut world = Self::of(engine, flash, Vec::new(), vec![MemberId(0)]);
+        world.run();
+        world
     }
 
     /// On a new pool of two members of [`POOL`] bytes.
@@ -163,7 +165,14 @@ impl World {
     }
 
     /// On what these devices hold.
-    pub fn start(mut flashes: Vec<Memory>, config: Config) -> Self {
+    pub fn start(flashes: Vec<Memory>, config: Config) -> Self {
+        let mut world = Self::about_to_start(flashes, config);
+        world.run();
+        world
+    }
+
+    /// The same, before anything is done there.
+    pub fn about_to_start(mut flashes: Vec<Memory>, config: Config) -> Self {
         let devices = flashes.iter_mut().map(|flash| Device { flash, bytes: POOL }).collect();
         let mut present = Present::muster(devices).unwrap();
         let engine = recover_members(&mut present, config.mutation).unwrap().into_engine(config, Nanos(0));
@@ -173,7 +182,7 @@ impl World {
     }
 
     fn of(engine: Engine, flash: Memory, others: Vec<Memory>, members: Vec<MemberId>) -> Self {
-        let mut world = Self {
+        Self {
             engine,
             flash,
             others,
@@ -232,9 +241,7 @@ impl World {
             starved: Vec::new(),
             lost: Vec::new(),
             joined: 0,
-        };
-        world.run();
-        world
+        }
     }
 
     /// What a start finds that sees the file of an object with this time at the origin.

@@ -85,7 +85,8 @@ pub(crate) struct World {
     pub(crate) copies: usize,
     /// Why a history may end with nobody who goes on: what docs/decisions/0027-leases.md calls open.
     pub(crate) excuses: BTreeSet<&'static str>,
-    /// A host lost power, and then a peer before what that alone had was brought over: reads may fail from then on.
+    /// A host lost power, and in the midst of its next start a peer, before what that alone had was brought over: reads may
+    /// fail from then on.
     pub(crate) may_lack: bool,
     /// Nothing that happens from now on says anything.
     pub(crate) is_undecidable: bool,

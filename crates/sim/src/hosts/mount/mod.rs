@@ -190,12 +190,6 @@ fn read(here: &Here, links: Vec<Rc<Link>>) -> Result<Found, Refusal> {
     });
     let (pool::Read { recovered, members }, links) = read?;
     let own = members[0].ok_or(Refusal::MemberMissing)?;
-    here.with(|world| {
-        let Some(device) = world.device(here) else { return };
-        let lacking = recovered.lacking_blocks(|at, len| (at.member == own).then(|| device.flash.read(at.offset, len)));
-        // A peer has them, or had them.
-        world.may_lack |= lacking > 0 && links.is_empty();
-    });
     let mut known = Vec::new();
     for (link, member) in links.into_iter().zip(&members[1..]) {
         match member {

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use headpond_base::{Buf, Compression, CopyLoss, Errno, MemberId, Nanos, Redundancy};
-use headpond_engine::{Config, Effect, Engine, Outcome, Recovered, Reply, Request, RequestId, Room, Space, Ticket};
+use headpond_engine::{
+    Config, Effect, Engine, Mutation, Outcome, Recovered, Reply, Request, RequestId, Room, Space, Ticket,
+};
 use headpond_peer::Said;
 
 use crate::flash::WriteFate;
@@ -60,6 +62,7 @@ fn config(world: &mut World) -> Config {
         copy_loss: *rng.pick(&[CopyLoss::GoOn, CopyLoss::GoOn, CopyLoss::WriteThrough]),
         host_segments: *rng.pick(&[1, 1, 2]),
         probe_period: Some(Nanos::SECOND),
+        mutation: world.is_planted(PlantedHosts::LeavesDiffering).then_some(Mutation::LeaveDiffering),
         ..Config::default()
     }
 }
@@ -263,9 +266,10 @@ impl Serving {
         }
     }
 
-    /// A peer has failed. What it alone had is then lost: after a crash of this host, before that was made up for.
+    /// A peer has failed. What it alone had is then lost: after a crash of this host, in the midst of its start.
     fn note_loss(&self, outcome: &Outcome) {
-        let alone = matches!(outcome, Outcome::Failed(_)) && self.look(|engine| engine.exposed_blocks()) > 0;
+        let starts = || self.look(|engine| engine.stats().checkpoints == 0 && engine.exposed_blocks() > 0);
+        let alone = matches!(outcome, Outcome::Failed(_)) && starts();
         self.here.with(|world| world.may_lack |= alone);
     }
 

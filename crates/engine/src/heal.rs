@@ -1,0 +1,248 @@
+//! At a start, dirty blocks that a crash left in some of their places are written to the others.
+//!
+//! A crash leaves a batch that no sync covered on some of the members that were to have it, and recovery takes it. A
+//! checkpoint that says so counts on all members. If the one that has the bytes were lost after that, reads of them would
+//! fail, where a start without it would have had what was there before. So each place gets them first.
+//!
+//! Invariants:
+//! - What is written somewhere has been read elsewhere, and is what each record there must be.
+//! - A block of flash is copied as a whole: only from a place where all dirty records that have a part in it are good.
+//! - No member is asked for anything else meanwhile: nothing is appended before the first checkpoint.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, Location, ObjectId, SegmentId};
+use headpond_format::Address;
+use headpond_log::ReadFrom;
+use headpond_map::Slot;
+
+use crate::effect::Outcome;
+use crate::outbox::Outbox;
+use crate::purpose::{HealEffect, Purpose};
+use crate::store::{Store, Stretch};
+
+/// Stretches that are read at once, each in all of its places.
+const STRETCHES_AT_ONCE: usize = 4;
+/// The most that is read of a place in one go.
+const READ_BLOCKS: u64 = (1 << 20) / BLOCK_U64;
+/// Between records of one read there may be so much that is of no use.
+const GAP_BLOCKS: u64 = 16;
+
+/// A dirty block, or the dirty ones of a packed record that are neighbours.
+struct Record {
+    object: ObjectId,
+    first: Block,
+    slots: Vec<Slot>,
+}
+
+impl Record {
+    /// The blocks of flash that have a part of it.
+    fn on_flash(&self) -> Range<u64> {
+        let from = self.slots[0].location.0;
+        from..from + Stretch::of(&self.slots).blocks() as u64
+    }
+}
+
+/// What is read in one go.
+struct Records {
+    records: Vec<Record>,
+    on_flash: Range<u64>,
+}
+
+impl Records {
+    fn segment(&self, store: &Store) -> SegmentId {
+        store.segment_of(Location(self.on_flash.start))
+    }
+}
+
+/// The same, being read.
+struct Reading {
+    number: u64,
+    what: Records,
+    places: Vec<Address>,
+    /// What each place has.
+    brought: Vec<Option<Buf>>,
+    left: usize,
+}
+
+/// Owned by the engine, until all is written.
+#[derive(Default)]
+pub(crate) struct Heal {
+    left: VecDeque<Records>,
+    reading: Vec<Reading>,
+    begun: u64,
+    writes_under_way: usize,
+    has_written: bool,
+    /// The segments with such records, and whether each place has all of them.
+    agree: BTreeMap<SegmentId, bool>,
+}
+
+impl Heal {
+    /// Finds what some place may lack.
+    pub(crate) fn of(store: &Store) -> Self {
+        let mut records = differing(store);
+        records.sort_by_key(|record| record.slots[0].extent());
+        let mut left: VecDeque<Records> = VecDeque::new();
+        for record in records {
+            let on_flash = record.on_flash();
+            let segment = store.segment_of(Location(on_flash.start));
+            match left.back_mut() {
+                Some(last)
+                    if last.segment(store) == segment
+                        && on_flash.start <= last.on_flash.end + GAP_BLOCKS
+                        && on_flash.end <= last.on_flash.start + READ_BLOCKS =>
+                {
+                    last.on_flash.end = last.on_flash.end.max(on_flash.end);
+                    last.records.push(record);
+                }
+                _ => left.push_back(Records { records: vec![record], on_flash }),
+            }
+        }
+        let agree = left.iter().map(|what| (what.segment(store), true)).collect();
+        Self { left, agree, ..Self::default() }
+    }
+
+    /// With a planted bug: it is over, and all seems to agree.
+    pub(crate) fn unseen(self) -> Self {
+        Self { left: VecDeque::new(), ..self }
+    }
+
+    /// Whether nothing is left to be done, nor under way.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.is_empty() && self.reading.is_empty() && self.writes_under_way == 0
+    }
+
+    /// Whether something was written, which is to become durable.
+    pub(crate) const fn has_written(&self) -> bool {
+        self.has_written
+    }
+
+    /// The segments of which each place has all dirty blocks, once it is over.
+    pub(crate) fn agreeing(&self) -> impl Iterator<Item = SegmentId> {
+        self.agree.iter().filter(|(_, agree)| **agree).map(|(id, _)| *id)
+    }
+
+    /// Goes on as far as it can without an answer.
+    pub(crate) fn pump(&mut self, store: &Store, outbox: &mut Outbox) {
+        while self.reading.len() < STRETCHES_AT_ONCE
+            && let Some(what) = self.left.pop_front()
+        {
+            let places = places(store, &what);
+            // One that is not here has none of them, and one may be lost meanwhile.
+            if places.len() < 2 {
+                self.agree.insert(what.segment(store), false);
+                continue;
+            }
+            self.begun += 1;
+            let (number, left) = (self.begun, places.len());
+            let len = u32::try_from((what.on_flash.end - what.on_flash.start) * BLOCK_U64).expect("a read is bounded");
+            for (place, at) in places.iter().enumerate() {
+                outbox.read_flash(Purpose::Heal(HealEffect::Read { number, place }), &ReadFrom::Place(*at), len);
+            }
+            self.reading.push(Reading { number, what, brought: vec![None; left], places, left });
+        }
+    }
+
+    /// Something that was asked for is over.
+    pub(crate) fn answered(&mut self, effect: &HealEffect, outcome: Outcome, store: &Store, outbox: &mut Outbox) {
+        match *effect {
+            HealEffect::Read { number, place } => {
+                let at = self.reading.iter().position(|reading| reading.number == number);
+                let at = at.expect("a read is answered once");
+                let reading = &mut self.reading[at];
+                reading.brought[place] = if let Outcome::Bytes(bytes) = outcome { Some(bytes) } else { None };
+                reading.left -= 1;
+                if reading.left == 0 {
+                    let reading = self.reading.swap_remove(at);
+                    let Lacking { writes, is_all } = reading.lacking(store);
+                    self.agree.entry(reading.what.segment(store)).and_modify(|agree| *agree &= is_all);
+                    for (at, data) in writes {
+                        self.writes_under_way += 1;
+                        self.has_written = true;
+                        outbox.write_flash(Purpose::Heal(HealEffect::Written), at, data);
+                    }
+                }
+            }
+            HealEffect::Written => self.writes_under_way -= 1,
+        }
+    }
+}
+
+/// What some places lack.
+struct Lacking {
+    /// What to write where.
+    writes: Vec<(Address, Buf)>,
+    /// Whether no place lacks anything after that.
+    is_all: bool,
+}
+
+impl Reading {
+    /// What the places lack of the records.
+    fn lacking(&self, store: &Store) -> Lacking {
+        let start = self.what.on_flash.start;
+        let index = |block: u64| usize::try_from(block - start).expect("a read is bounded");
+        let blocks = index(self.what.on_flash.end);
+        let mut lacks = vec![vec![false; blocks]; self.places.len()];
+        for record in &self.what.records {
+            let on_flash = record.on_flash();
+            let (from, to) = (index(on_flash.start), index(on_flash.end));
+            for (brought, lacks) in self.brought.iter().zip(&mut lacks) {
+                let bytes = brought.as_ref().filter(|bytes| bytes.len() == blocks * BLOCK);
+                let bytes = bytes.map(|bytes| bytes.slice(from * BLOCK..to * BLOCK));
+                if !store.read_back(record.object, record.first, &record.slots, bytes.as_ref()).all_good() {
+                    lacks[from..to].fill(true);
+                }
+            }
+        }
+        let source = |block: usize| lacks.iter().position(|lacks| !lacks[block]);
+        let is_all = (0..blocks).all(|block| source(block).is_some());
+        let mut writes = Vec::new();
+        for (place, lacks) in self.places.iter().zip(&lacks) {
+            let mut at = 0;
+            while at < blocks {
+                let from = if lacks[at] { source(at) } else { None };
+                let end = (at + 1..blocks).find(|next| !lacks[*next] || source(*next) != from).unwrap_or(blocks);
+                if let Some(bytes) = from.and_then(|from| self.brought[from].as_ref()) {
+                    writes.push((place.plus((at * BLOCK) as u64), bytes.slice(at * BLOCK..end * BLOCK)));
+                }
+                at = end;
+            }
+        }
+        Lacking { writes, is_all }
+    }
+}
+
+/// The places of what is read in one go, on members that work.
+fn places(store: &Store, what: &Records) -> Vec<Address> {
+    let log = store.log();
+    let places = log.segments().places(what.segment(store), Location(what.on_flash.start));
+    places.filter(|at| log.works(at.member)).collect()
+}
+
+/// The dirty blocks that have bytes, of segments whose copies may differ.
+fn differing(store: &Store) -> Vec<Record> {
+    let segments = store.log().segments();
+    let mut records: Vec<Record> = Vec::new();
+    if !segments.iter().any(|(_, segment)| segment.copies_differ && segment.dirty > 0) {
+        return records;
+    }
+    for (object, known) in store.objects().iter().filter(|(_, known)| known.dirty_blocks() > 0) {
+        for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
+            if !slot.dirty || slot.is_blank() || !segments.get(store.segment_of(slot.location)).copies_differ {
+                continue;
+            }
+            match records.last_mut() {
+                Some(Record { object: last, first, slots })
+                    if *last == *object
+                        && first.plus(slots.len() as u64) == block
+                        && slots.last().is_some_and(|before| before.goes_on_in(&slot)) =>
+                {
+                    slots.push(slot);
+                }
+                _ => records.push(Record { object: *object, first: block, slots: vec![slot] }),
+            }
+        }
+    }
+    records
+}
