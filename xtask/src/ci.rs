@@ -4,7 +4,7 @@
 //! passed, N failed`.
 
 use crate::report::Report;
-use crate::{results, seeds, tidy, tree};
+use crate::{examples, results, seeds, tidy, tree};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -32,10 +32,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);
-    tests(&mut report);
-    if simulator == Simulator::Run {
-        simulate(&mut report);
-    }
+    tests(&mut report, &simulator);
     println!("\n{report}");
     if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -116,13 +113,13 @@ fn show_stale_results(report: &mut Report) {
     report.step("results", list.is_ok(), start.elapsed());
 }
 
-/// Runs all tests, in two lanes beside each other: those of the lab mostly wait, for disks, databases and time; the others
-/// compute. The lab's output comes at its end. Cargo builds everything first, as tests of one crate start the program of
+/// Runs all tests, in two lanes beside each other: those of the lab mostly wait, for disks, databases and time; the others,
+/// and the simulator, compute. The lab's output comes at its end. Cargo builds everything first, as tests of one crate start the program of
 /// another.
 ///
 /// Tests are chosen by their names within the whole workspace. With some crates alone, cargo would build the libraries
 /// below with other features, once more.
-fn tests(report: &mut Report) {
+fn tests(report: &mut Report, simulator: &Simulator) {
     heading("tests");
     step(report, "tests are built", cargo(&["test", "-q", "--workspace", "--no-run"]));
     let (lab, others) = integration_tests();
@@ -135,7 +132,13 @@ fn tests(report: &mut Report) {
     let slow = std::thread::spawn(move || run_tests(slow, |_| ()));
     let quick = run_tests(lane(&["--lib", "--bins"], &others), |line| println!("{line}"));
     quick.tell(report, "tests");
-    run_tests(cargo(&["test", "--workspace", "--doc"]), |line| println!("{line}")).tell(report, "tests in documents");
+    // To find out that there are none takes cargo minutes.
+    if examples::are_there(&tree::root()) {
+        run_tests(cargo(&["test", "--workspace", "--doc"]), |line| println!("{line}")).tell(report, "examples");
+    }
+    if *simulator == Simulator::Run {
+        simulate(report);
+    }
     heading("tests of the lab");
     let slow = slow.join().unwrap_or_default();
     println!("{}", slow.output);

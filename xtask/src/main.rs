@@ -5,6 +5,7 @@
 
 mod bench;
 mod ci;
+mod examples;
 mod fuzz;
 mod package;
 mod pages;
