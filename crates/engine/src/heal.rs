@@ -9,7 +9,7 @@
 //! - A block of flash is copied as a whole: only from a place where all dirty records that have a part in it are good.
 //! - No member is asked for anything else meanwhile: nothing is appended before the first checkpoint.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, Location, ObjectId, SegmentId};
@@ -24,7 +24,9 @@ use crate::store::{Store, Stretch};
 
 /// Stretches that are read at once, each in all of its places.
 const STRETCHES_AT_ONCE: usize = 4;
-/// The most that is read of a place in one go.
+/// Nothing is read while so many writes are under way.
+const WRITES_AT_ONCE: usize = 16;
+/// The most that is read of a place in one go, but for records that share blocks.
 const READ_BLOCKS: u64 = (1 << 20) / BLOCK_U64;
 /// Between records of one read there may be so much that is of no use.
 const GAP_BLOCKS: u64 = 16;
@@ -54,6 +56,29 @@ impl Records {
     fn segment(&self, store: &Store) -> SegmentId {
         store.segment_of(Location(self.on_flash.start))
     }
+
+    /// The parts that have no block of flash in common.
+    fn apart(self) -> Vec<Self> {
+        joined(self.records, |_, _| false)
+    }
+}
+
+/// Joins records, which are in the order of their places, with the one before: where `joins` says so of what there is and
+/// the next one's blocks; and in any case if they share a block of flash, which is of one batch then. So each block is
+/// judged by all that has a part in it.
+fn joined(records: Vec<Record>, joins: impl Fn(&Records, &Range<u64>) -> bool) -> Vec<Records> {
+    let mut all: Vec<Records> = Vec::new();
+    for record in records {
+        let on_flash = record.on_flash();
+        match all.last_mut() {
+            Some(last) if on_flash.start < last.on_flash.end || joins(last, &on_flash) => {
+                last.on_flash.end = last.on_flash.end.max(on_flash.end);
+                last.records.push(record);
+            }
+            _ => all.push(Records { records: vec![record], on_flash }),
+        }
+    }
+    all
 }
 
 /// The same, being read.
@@ -74,8 +99,6 @@ pub(crate) struct Heal {
     begun: u64,
     writes_under_way: usize,
     has_written: bool,
-    /// The segments with such records, and whether each place has all of them.
-    agree: BTreeMap<SegmentId, bool>,
 }
 
 impl Heal {
@@ -83,29 +106,13 @@ impl Heal {
     pub(crate) fn of(store: &Store) -> Self {
         let mut records = differing(store);
         records.sort_by_key(|record| record.slots[0].extent());
-        let mut left: VecDeque<Records> = VecDeque::new();
-        for record in records {
-            let on_flash = record.on_flash();
-            let segment = store.segment_of(Location(on_flash.start));
-            match left.back_mut() {
-                Some(last)
-                    if last.segment(store) == segment
-                        && on_flash.start <= last.on_flash.end + GAP_BLOCKS
-                        && on_flash.end <= last.on_flash.start + READ_BLOCKS =>
-                {
-                    last.on_flash.end = last.on_flash.end.max(on_flash.end);
-                    last.records.push(record);
-                }
-                _ => left.push_back(Records { records: vec![record], on_flash }),
-            }
-        }
-        let agree = left.iter().map(|what| (what.segment(store), true)).collect();
-        Self { left, agree, ..Self::default() }
-    }
-
-    /// With a planted bug: it is over, and all seems to agree.
-    pub(crate) fn unseen(self) -> Self {
-        Self { left: VecDeque::new(), ..self }
+        let left: VecDeque<Records> = joined(records, |last, next| {
+            last.segment(store) == store.segment_of(Location(next.start))
+                && next.start <= last.on_flash.end + GAP_BLOCKS
+                && next.end <= last.on_flash.start + READ_BLOCKS
+        })
+        .into();
+        Self { left, ..Self::default() }
     }
 
     /// Whether nothing is left to be done, nor under way.
@@ -118,20 +125,15 @@ impl Heal {
         self.has_written
     }
 
-    /// The segments of which each place has all dirty blocks, once it is over.
-    pub(crate) fn agreeing(&self) -> impl Iterator<Item = SegmentId> {
-        self.agree.iter().filter(|(_, agree)| **agree).map(|(id, _)| *id)
-    }
-
     /// Goes on as far as it can without an answer.
     pub(crate) fn pump(&mut self, store: &Store, outbox: &mut Outbox) {
         while self.reading.len() < STRETCHES_AT_ONCE
+            && self.writes_under_way < WRITES_AT_ONCE
             && let Some(what) = self.left.pop_front()
         {
             let places = places(store, &what);
             // One that is not here has none of them, and one may be lost meanwhile.
             if places.len() < 2 {
-                self.agree.insert(what.segment(store), false);
                 continue;
             }
             self.begun += 1;
@@ -154,10 +156,17 @@ impl Heal {
                 reading.brought[place] = if let Outcome::Bytes(bytes) = outcome { Some(bytes) } else { None };
                 reading.left -= 1;
                 if reading.left == 0 {
-                    let reading = self.reading.swap_remove(at);
-                    let Lacking { writes, is_all } = reading.lacking(store);
-                    self.agree.entry(reading.what.segment(store)).and_modify(|agree| *agree &= is_all);
-                    for (at, data) in writes {
+                    let mut reading = self.reading.swap_remove(at);
+                    if reading.brought.iter().any(Option::is_none) {
+                        // One bad sector says nothing of what lies around it, which must not be written over.
+                        let mut parts = reading.what.apart();
+                        if parts.len() > 1 {
+                            return parts.into_iter().rev().for_each(|part| self.left.push_front(part));
+                        }
+                        let Some(whole) = parts.pop() else { return };
+                        reading.what = whole;
+                    }
+                    for (at, data) in reading.lacking(store) {
                         self.writes_under_way += 1;
                         self.has_written = true;
                         outbox.write_flash(Purpose::Heal(HealEffect::Written), at, data);
@@ -169,17 +178,9 @@ impl Heal {
     }
 }
 
-/// What some places lack.
-struct Lacking {
-    /// What to write where.
-    writes: Vec<(Address, Buf)>,
-    /// Whether no place lacks anything after that.
-    is_all: bool,
-}
-
 impl Reading {
-    /// What the places lack of the records.
-    fn lacking(&self, store: &Store) -> Lacking {
+    /// What the places lack of the records: what to write where.
+    fn lacking(&self, store: &Store) -> Vec<(Address, Buf)> {
         let start = self.what.on_flash.start;
         let index = |block: u64| usize::try_from(block - start).expect("a read is bounded");
         let blocks = index(self.what.on_flash.end);
@@ -196,7 +197,6 @@ impl Reading {
             }
         }
         let source = |block: usize| lacks.iter().position(|lacks| !lacks[block]);
-        let is_all = (0..blocks).all(|block| source(block).is_some());
         let mut writes = Vec::new();
         for (place, lacks) in self.places.iter().zip(&lacks) {
             let mut at = 0;
@@ -209,7 +209,7 @@ impl Reading {
                 at = end;
             }
         }
-        Lacking { writes, is_all }
+        writes
     }
 }
 

@@ -85,6 +85,22 @@ fn each_member_has_what_a_crash_left_on_one_before_the_pool_says_that_it_has_it(
 }
 
 #[test]
+fn what_lies_beside_a_bad_sector_is_not_written_over() {
+    let config = config(Compression::Off);
+    let left = torn_apart(config, 1);
+    let ones = |at: &usize| left[0].0[*at..*at + BLOCK].iter().all(|byte| *byte == 1);
+    let bad = (0..POOL as usize).step_by(BLOCK).find(ones).unwrap() as u64;
+    let mut world = World::about_to_start(left, config);
+    world.bad_sector = Some((MemberId(0), bad));
+    world.hold_below = SUPERBLOCK_SLOTS[1] + BLOCK as u64;
+    world.run();
+    let covers =
+        |at: &Address, len: u64, byte| at.member == MemberId(0) && (at.offset..at.offset + len).contains(&byte);
+    let written = |byte| world.flash_writes.iter().filter(|(at, len)| covers(at, *len, byte)).count();
+    assert_eq!([0, 1, 2].map(|block| written(bad + block * BLOCK as u64)), [1, 0, 0]);
+}
+
+#[test]
 fn with_the_bug_planted_the_older_member_lacks_blocks() {
     for compression in [Compression::Off, Compression::Lz4] {
         let planted = Config { mutation: Some(Mutation::LeaveDiffering), ..config(compression) };

@@ -324,7 +324,7 @@ impl Log {
     fn is_single(&self, id: SegmentId) -> bool {
         let skips = Mutation::RebuildSkips.is_planted(self.mutation);
         let (has, wanted) = (self.copies_of(id), self.copies_that_count());
-        let has_all = has.reach(wanted) && !self.segments.get(id).dirty_may_differ() && self.copies_would_be_found(id);
+        let has_all = has.reach(wanted) && !self.segments.get(id).copies_differ && self.copies_would_be_found(id);
         !skips && (!has_all && !self.is_protected_by_row(id) || !has.reach_apart(wanted))
     }
 
@@ -346,7 +346,7 @@ impl Log {
     #[must_use]
     pub fn is_enough(&self, member: MemberId) -> bool {
         let is_there = |id: SegmentId| {
-            self.has_copy_on(id, member) && !self.segments.get(id).dirty_may_differ() && self.copies_would_be_found(id)
+            self.has_copy_on(id, member) && !self.segments.get(id).copies_differ && self.copies_would_be_found(id)
         };
         self.health.works(member)
             && self.segments.has_room_on(member, Self::SEGMENTS_LEAST, Self::LEFT_BY_A_LOSS)
@@ -411,15 +411,8 @@ impl Log {
     pub fn note_differing(&mut self, location: Location) {
         let id = self.geometry.segment_of(location);
         let has_copy = self.segments.keepers(id).count() > 1 || self.segments.get(id).row.is_some();
-        let segment = self.segments.get_mut(id);
-        segment.copies_differ |= has_copy;
-        segment.dirty_agree &= !has_copy;
+        self.segments.get_mut(id).copies_differ |= has_copy;
         self.may_have_weak |= has_copy;
-    }
-
-    /// All dirty blocks of a segment were read in each of its places, or written there.
-    pub fn note_agreeing(&mut self, id: SegmentId) {
-        self.segments.get_mut(id).dirty_agree = true;
     }
 
     /// Host batches go to segments with copies on members that work, from now on. What other streams had open on a

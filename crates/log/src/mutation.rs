@@ -67,8 +67,7 @@ pub enum Mutation {
     RowUnverified,
     /// A row that lost a place counts as whole.
     RebuildSkipsRows,
-    /// A start leaves dirty blocks in those of their places where a crash left them, and takes them to be in all. The bug is
-    /// in the engine.
+    /// A start leaves dirty blocks in those of their places where a crash left them. The bug is in the engine.
     LeaveDiffering,
 }
 

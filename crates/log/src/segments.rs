@@ -55,8 +55,6 @@ pub struct Segment {
     pub lenders: Lenders,
     /// Some bytes may be in some of its places only.
     pub copies_differ: bool,
-    /// If they do: its dirty blocks are in each of its places all the same.
-    pub dirty_agree: bool,
     /// Until the entries before this one are durable, a start may find blocks dirty here that are not any more.
     pub dirty_until: Sequence,
     /// It is free, and its home has the copy of another, or a parity.
@@ -84,17 +82,10 @@ impl Segment {
             home: !matches!(state, SegmentState::Free),
             lenders: Lenders::NONE,
             copies_differ: false,
-            dirty_agree: false,
             dirty_until: Sequence(0),
             lent: false,
             row: None,
         }
-    }
-
-    /// Whether some dirty blocks may be in some of its places only.
-    #[must_use]
-    pub const fn dirty_may_differ(&self) -> bool {
-        self.copies_differ && !self.dirty_agree
     }
 }
 
@@ -427,7 +418,7 @@ impl Segments {
         for id in emptied {
             let segment = self.get_mut(id);
             segment.home = false;
-            (segment.copies_differ, segment.dirty_agree) = (false, false);
+            segment.copies_differ = false;
             let lenders = std::mem::take(&mut segment.lenders);
             self.make_free(id);
             released.push(id);

@@ -81,11 +81,6 @@ fn a_start_without_members_that_may_have_more_is_found() {
 }
 
 #[test]
-fn dirty_blocks_that_a_start_leaves_where_a_crash_left_them_are_found() {
-    is_found_in(Mutation::LeaveDiffering, Options { copies: true, ..planted(None) });
-}
-
-#[test]
 fn a_segment_of_a_row_that_is_filled_again_while_others_need_the_parity_is_found() {
     is_found_in_rows(Mutation::RowOpenedAgain);
 }

@@ -309,8 +309,9 @@ impl Engine {
 
     fn begin_healing(&mut self) {
         self.life.becomes(Life::Healing);
-        let (heal, skips) = (Heal::of(&self.store), Mutation::LeaveDiffering.is_planted(self.config.mutation));
-        self.heal = if skips { heal.unseen() } else { heal };
+        if !Mutation::LeaveDiffering.is_planted(self.config.mutation) {
+            self.heal = Heal::of(&self.store);
+        }
         self.go_on_healing();
     }
 
@@ -328,7 +329,7 @@ impl Engine {
     }
 
     fn end_healing(&mut self) {
-        std::mem::take(&mut self.heal).agreeing().for_each(|id| self.store.note_agreeing(id));
+        self.heal = Heal::default();
         self.life.becomes(Life::Starting);
     }
 

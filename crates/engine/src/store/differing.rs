@@ -2,7 +2,7 @@
 //!
 //! Invariant: with all members here, one of them has each dirty block. With one missing, that has to be looked at.
 
-use headpond_base::{BLOCK, Block, Buf, SegmentId};
+use headpond_base::{BLOCK, Block, Buf};
 use headpond_format::Address;
 use headpond_log::ReadFrom;
 
@@ -10,11 +10,6 @@ use crate::store::Store;
 use crate::store::flash_read::blocks_of;
 
 impl Store {
-    /// All dirty blocks of a segment are in each of its places.
-    pub(crate) fn note_agreeing(&mut self, id: SegmentId) {
-        self.log.note_agreeing(id);
-    }
-
     /// How many dirty blocks of such segments no member here has as they were written. Reads each of them.
     pub(crate) fn lacking_blocks(&self, mut read: impl FnMut(Address, usize) -> Option<Buf>) -> u64 {
         let segments = self.log.segments();

@@ -30,6 +30,8 @@ pub struct World {
     pub members: Vec<MemberId>,
     /// A member that fails all reads.
     pub refuses_reads: Option<MemberId>,
+    /// Reads of this byte of a member fail.
+    pub bad_sector: Option<(MemberId, u64)>,
     /// The next read of this member waits for [`World::answer_reads`]. Until then nothing may change what it reads.
     pub hold_a_read_of: Option<MemberId>,
     pub held_reads: Vec<(Ticket, Address, u32)>,
@@ -100,6 +102,8 @@ pub struct World {
     pub zero_ranges: Vec<(u64, u64)>,
     /// Bytes that were written to flash.
     pub flash_written: u64,
+    /// Where each of those writes began, and how long it was.
+    pub flash_writes: Vec<(Address, u64)>,
     /// More than that is a loop without end.
     pub flash_written_most: u64,
     /// How many times the flash was synced.
@@ -188,6 +192,8 @@ impl World {
             others,
             members,
             refuses_reads: None,
+            bad_sector: None,
+            flash_writes: Vec::new(),
             hold_a_read_of: None,
             held_reads: Vec::new(),
             refuses_writes: None,
@@ -317,6 +323,13 @@ impl World {
             Effect::FlashRead { ticket, at, .. } if self.refuses_reads == Some(at.member) => {
                 (ticket, Outcome::Failed(Errno::IO))
             }
+            Effect::FlashRead { ticket, at, len }
+                if self.bad_sector.is_some_and(|(member, byte)| {
+                    member == at.member && (at.offset..at.offset + u64::from(len)).contains(&byte)
+                }) =>
+            {
+                (ticket, Outcome::Failed(Errno::IO))
+            }
             Effect::FlashRead { ticket, at, len } if self.hold_a_read_of == Some(at.member) => {
                 self.hold_a_read_of = None;
                 return self.held_reads.push((ticket, at, len));
@@ -333,6 +346,7 @@ impl World {
                 let offset = at.offset;
                 self.device(at.member).0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
                 self.flash_written += data.len() as u64;
+                self.flash_writes.push((at, data.len() as u64));
                 assert!(self.flash_written <= self.flash_written_most, "flash is written without end");
                 if offset < self.hold_below {
                     return self.held.push(ticket);
