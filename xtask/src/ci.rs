@@ -114,8 +114,8 @@ fn show_stale_results(report: &mut Report) {
 }
 
 /// Runs all tests, in two lanes beside each other: those of the lab mostly wait, for disks, databases and time; the others,
-/// and the simulator, compute. The lab's output comes at its end. Cargo builds everything first, as tests of one crate start the program of
-/// another.
+/// and the simulator, compute. The lab's output comes at its end. Cargo builds everything first, as tests of one crate start
+/// the program of another.
 ///
 /// Tests are chosen by their names within the whole workspace. With some crates alone, cargo would build the libraries
 /// below with other features, once more.

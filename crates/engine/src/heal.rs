@@ -20,16 +20,13 @@ use headpond_map::Slot;
 use crate::effect::Outcome;
 use crate::outbox::Outbox;
 use crate::purpose::{HealEffect, Purpose};
+use crate::scrub::{GAP_BLOCKS, READ_BLOCKS};
 use crate::store::{Store, Stretch};
 
 /// Stretches that are read at once, each in all of its places.
 const STRETCHES_AT_ONCE: usize = 4;
 /// Nothing is read while so many writes are under way.
 const WRITES_AT_ONCE: usize = 16;
-/// The most that is read of a place in one go, but for records that share blocks.
-const READ_BLOCKS: u64 = (1 << 20) / BLOCK_U64;
-/// Between records of one read there may be so much that is of no use.
-const GAP_BLOCKS: u64 = 16;
 
 /// A dirty block, or the dirty ones of a packed record that are neighbours.
 struct Record {
@@ -220,28 +217,19 @@ fn places(store: &Store, what: &Records) -> Vec<Address> {
     places.filter(|at| log.works(at.member)).collect()
 }
 
-/// The dirty blocks that have bytes, of segments whose copies may differ.
+/// What may be lacking, as records.
 fn differing(store: &Store) -> Vec<Record> {
-    let segments = store.log().segments();
     let mut records: Vec<Record> = Vec::new();
-    if !segments.iter().any(|(_, segment)| segment.copies_differ && segment.dirty > 0) {
-        return records;
-    }
-    for (object, known) in store.objects().iter().filter(|(_, known)| known.dirty_blocks() > 0) {
-        for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
-            if !slot.dirty || slot.is_blank() || !segments.get(store.segment_of(slot.location)).copies_differ {
-                continue;
+    for (object, block, slot) in store.differing_blocks() {
+        match records.last_mut() {
+            Some(last)
+                if last.object == object
+                    && last.first.plus(last.slots.len() as u64) == block
+                    && last.slots.last().is_some_and(|before| before.goes_on_in(&slot)) =>
+            {
+                last.slots.push(slot);
             }
-            match records.last_mut() {
-                Some(Record { object: last, first, slots })
-                    if *last == *object
-                        && first.plus(slots.len() as u64) == block
-                        && slots.last().is_some_and(|before| before.goes_on_in(&slot)) =>
-                {
-                    slots.push(slot);
-                }
-                _ => records.push(Record { object: *object, first: block, slots: vec![slot] }),
-            }
+            _ => records.push(Record { object, first: block, slots: vec![slot] }),
         }
     }
     records

@@ -35,10 +35,10 @@ use crate::store::{Contents, FOOTER_GUESS, Store, Stretch};
 
 /// Reads at once while nobody asks for anything.
 const DEPTH: u32 = 4;
-/// The most that one read brings.
-const READ_BLOCKS: u64 = (1 << 20) / BLOCK_U64;
+/// The most that one read of a copy brings.
+pub(crate) const READ_BLOCKS: u64 = (1 << 20) / BLOCK_U64;
 /// Between pieces of one read there may be so much that is of no use.
-const GAP_BLOCKS: u64 = 16;
+pub(crate) const GAP_BLOCKS: u64 = 16;
 /// The most lost blocks that are named one by one.
 const LOST_TOLD: usize = 16;
 
