@@ -131,8 +131,9 @@ fn each_end_leaves_a_trace_that_reads_to_its_end() {
     let trace = |name: &str| pond.at(name);
 
     let recording = Recording::start(&pond, "time", &["--for", "1s"]);
+    // How many come within a second is no matter of this test.
     ask(20);
-    recording.wait().refused(0, &["20 requests", "none dropped", "--for is over"]);
+    recording.wait().refused(0, &["none dropped", "--for is over"]);
     assert_eq!(read(&trace("time")).1, TraceEnd::Complete(WhyEnded::Time));
 
     let recording = Recording::start(&pond, "size", &["--max-size", "1K"]);

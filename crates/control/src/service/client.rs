@@ -98,13 +98,18 @@ impl Daemon {
     /// # Errors
     /// The daemon's refusal, or [`Refusal::NoAnswer`].
     pub fn ask(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
-        let answer = ask_at(&self.socket, self.user, command, Some(PATIENCE));
-        // A worker that dies while it is asked is followed by another one, and a question does no harm twice.
-        let may_be_followed = answer.as_ref().is_err_and(|error| !is_silence(error)) && command.is_question();
+        let ask = || ask_at(&self.socket, self.user, command, Some(PATIENCE));
+        self.take(if command.is_question() { self.also_of_a_successor(ask) } else { ask() })
+    }
+
+    /// Asks what does no harm twice: a worker that dies while it is asked is followed by another one.
+    fn also_of_a_successor<T>(&self, ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let answer = ask();
+        let may_be_followed = answer.as_ref().is_err_and(|error| !is_silence(error));
         if may_be_followed && ask_mount(&self.mountpoint) == MountAnswer::Given {
-            return self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)));
+            return ask();
         }
-        self.take(answer)
+        answer
     }
 
     /// Sends a command whose answer comes only when the work is done, however long that takes.
@@ -199,23 +204,20 @@ impl Daemon {
         ends: impl Fn() -> bool,
     ) -> Result<(), Refusal> {
         let failed = |error: io::Error| self.no_answer(&error);
-        let stream = connect(&self.socket, self.user).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let mut line =
-            serde_json::to_vec(&ClientCommand::Record { seconds, bytes_max }).map_err(|error| failed(error.into()))?;
-        line.push(b'\n');
-        (&stream).write_all(&line).map_err(failed)?;
-        let mut answers = BufReader::new(&stream);
-        let mut said = String::new();
-        let mut next = |said: &mut String| -> Result<Answer, Refusal> {
-            (&mut answers).take(ANSWER_MAX).read_line(said).map_err(failed)?;
-            self.take(serde_json::from_str(&std::mem::take(said)).map_err(io::Error::from))
+        let command = ClientCommand::Record { seconds, bytes_max };
+        // Nothing begins before the file is given.
+        let ask = || speak_with(&self.socket, self.user, &command, Some(PATIENCE));
+        let (answer, mut answers) = match self.also_of_a_successor(ask) {
+            Ok((answer, answers)) => (self.take(Ok(answer))?, answers),
+            Err(error) => return self.take(Err(error)).map(|_| ()),
         };
-        expect(Answer::GiveFile, next(&mut said)?).map_err(failed)?;
-        give(&stream, file).map_err(failed)?;
-        expect(Answer::Recording, next(&mut said)?).map_err(failed)?;
+        expect(Answer::GiveFile, answer).map_err(failed)?;
+        give(answers.get_ref(), file).map_err(failed)?;
+        let answer = self.take(hear(&mut answers))?;
+        expect(Answer::Recording, answer).map_err(failed)?;
         begun();
-        stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
+        answers.get_ref().set_read_timeout(Some(LOOK)).map_err(failed)?;
+        let mut said = String::new();
         let mut asked_to_end: Option<Instant> = None;
         loop {
             match answers.read_line(&mut said) {
@@ -231,7 +233,7 @@ impl Daemon {
             match asked_to_end {
                 None if ends() => {
                     // Fails if the daemon has ended the connection. What it sent before is still there.
-                    let _ = (&stream).write_all(b"\n");
+                    let _ = answers.get_mut().write_all(b"\n");
                     asked_to_end = Some(Instant::now());
                 }
                 Some(asked) if asked.elapsed() >= PATIENCE => return Ok(()),
@@ -307,14 +309,30 @@ fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
 /// # Errors
 /// If no daemon of that user listens, or the line is no answer.
 pub fn ask_at(socket: &Path, user: u32, command: &ClientCommand, patience: Option<Duration>) -> io::Result<Answer> {
+    speak_with(socket, user, command, patience).map(|(answer, _)| answer)
+}
+
+/// As [`ask_at`], with the connection, which goes on.
+fn speak_with(
+    socket: &Path,
+    user: u32,
+    command: &ClientCommand,
+    patience: Option<Duration>,
+) -> io::Result<(Answer, BufReader<UnixStream>)> {
     let mut stream = connect(socket, user)?;
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
     let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
     stream.write_all(&line)?;
+    let mut answers = BufReader::new(stream);
+    Ok((hear(&mut answers)?, answers))
+}
+
+/// The daemon's next answer.
+fn hear(answers: &mut BufReader<UnixStream>) -> io::Result<Answer> {
     let mut said = String::new();
-    BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut said)?;
+    answers.take(ANSWER_MAX).read_line(&mut said)?;
     if said.is_empty() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"));
     }

@@ -44,13 +44,13 @@ const SECONDS_MAX: u64 = 7 * 24 * 3600;
 impl Service {
     /// Records for a client, on a thread of its own.
     pub(crate) fn record(&self, seconds: u64, bytes_max: u64, client: Client) {
-        if let Err(refusal) = self.recordings.begin() {
-            return client.refuse(&refusal);
-        }
-        let recording = OneRecording { service: self.clone(), client };
-        let run = move || recording.run(Duration::from_secs(seconds.min(SECONDS_MAX)), bytes_max);
+        let service = self.clone();
+        let run = move || match service.recordings.begin() {
+            Ok(()) => OneRecording { service, client }.run(Duration::from_secs(seconds.min(SECONDS_MAX)), bytes_max),
+            Err(refusal) => client.refuse(&refusal),
+        };
         if let Err(error) = std::thread::Builder::new().name("record".to_owned()).spawn(run) {
-            // The client went with the closure, and the drop has ended the recording.
+            // The client went with the closure, and hears of it by the end of its connection.
             log_line(format_args!("cannot start a thread to record what is asked: {error}"));
         }
     }

@@ -10,6 +10,9 @@ use crate::refusal::Refusal;
 /// How long the end of a mount waits for the end of a recording.
 const MOUNT_ENDS: Duration = Duration::from_secs(1);
 
+/// How long a recording waits for the end of the one before it. Its client may have gone, and this not yet been heard.
+const OTHER_ENDS: Duration = Duration::from_secs(3);
+
 /// The recording of a mount, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Recordings(Arc<(Mutex<Stage>, Condvar)>);
@@ -29,9 +32,11 @@ impl Recordings {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a recording, if there is none.
+    /// Begins a recording, if there is none, or once the one under way is over. Waits a moment for that.
     pub(super) fn begin(&self) -> Result<(), Refusal> {
-        let mut stage = self.stage();
+        let stage = self.stage();
+        let waited = self.0.1.wait_timeout_while(stage, OTHER_ENDS, |stage| *stage == Stage::Runs);
+        let (mut stage, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if *stage != Stage::None {
             let why = "another recording of this mount is under way. Only one can run at a time".to_owned();
             return Err(Refusal::Usage(why));
@@ -73,8 +78,14 @@ mod tests {
         let recordings = Recordings::default();
         recordings.begin().unwrap();
         assert!(recordings.begin().is_err() && !recordings.must_end());
-        recordings.over();
+        // The next one waits for its end.
+        let first = recordings.clone();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            first.over();
+        });
         recordings.begin().unwrap();
+        ends.join().unwrap();
         let other = recordings.clone();
         let recording = std::thread::spawn(move || {
             while !other.must_end() {
