@@ -60,7 +60,7 @@ impl Store {
 
     /// Whether clean blocks may take room.
     pub(crate) fn has_room_for_clean(&self) -> bool {
-        self.log.segments().free() > ADMIT_RESERVE && self.log.takes_writes()
+        self.log.segments().free() > ADMIT_RESERVE && self.log.takes_writes() && !self.log.lacks_room_for_a_loss(false)
     }
 
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has

@@ -83,6 +83,7 @@ impl Log {
             return self.segments.take_free();
         }
         let open: Vec<MemberId> = self.open.all().flat_map(|open| self.members_of(open.id)).collect();
-        self.segments.take_free_beside(|member| open.iter().filter(|other| **other == member).count())
+        self.segments
+            .take_free_beside(Self::LEFT_BY_A_LOSS, |member| open.iter().filter(|other| **other == member).count())
     }
 }

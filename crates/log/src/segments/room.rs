@@ -205,8 +205,11 @@ impl Segments {
     }
 
     /// Takes a free segment of the member that has fewest in use, by this count; of those, the one that has most free.
-    pub(crate) fn take_free_beside(&mut self, in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
-        self.take_from(&[], in_use)
+    /// With copies apart a member that has no more than `least` is the last to be asked: the loss of another leaves these.
+    pub(crate) fn take_free_beside(&mut self, least: usize, in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
+        let apart = self.copies_apart();
+        let scarce: SmallVec<[bool; 8]> = self.free.iter().map(|free| apart && free.len() <= least).collect();
+        self.take_from(&[], |member| (scarce[usize::from(member.0)], in_use(member)))
     }
 
     /// Takes a free segment, and for each of its copies one of another member. `spread`: so that segments of the host
@@ -253,7 +256,7 @@ impl Segments {
 
     /// Takes a free segment of a member that is none of those: of a set for one segment the first has its home, and the
     /// others lend theirs.
-    fn take_from(&mut self, not: &[MemberId], in_use: impl Fn(MemberId) -> usize) -> Option<SegmentId> {
+    fn take_from<T: Ord>(&mut self, not: &[MemberId], in_use: impl Fn(MemberId) -> T) -> Option<SegmentId> {
         let lends_only = !not.is_empty() && self.copies_apart();
         let is_other =
             |index: usize| self.copies_only[index] == lends_only && !not.iter().any(|not| usize::from(not.0) == index);
@@ -373,6 +376,27 @@ mod tests {
         assert_eq!((segments.free_without_any_one(false), segments.free_without_any_one(true)), (0, 1));
         segments.lose(MemberId(0));
         assert!(!segments.can_open());
+    }
+
+    #[test]
+    fn of_members_beside_one_with_copies_only_the_one_with_few_free_is_asked_last() {
+        let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
+        let own = geometry.member(MemberName([5; 16]));
+        let few = Member { name: MemberName([6; 16]), slots: 2, used: 2, ..own };
+        let copies = Member { name: MemberName([7; 16]), copies_only: true, ..own };
+        let (list, scarce) = Members::first(own).with(few).unwrap();
+        let (list, copy) = list.with(copies).unwrap();
+        let geometry = Geometry { segments: 2 * own.slots + 2, ..geometry };
+        let addresses = Addresses::of_empty(geometry, &list).unwrap();
+        let table = vec![Segment::new(Generation(0), SegmentState::Free, Stream::Host); geometry.segments as usize];
+        let taken = |all: &[(MemberId, u32)], apart: &[MemberId]| {
+            let mut segments = Segments::new(addresses.clone(), table.clone(), Vec::new(), all, apart);
+            let id = segments.take_free_beside(2, |member| usize::from(member == MemberId(0))).unwrap();
+            segments.addresses().home(id).member
+        };
+        let all = [(MemberId(0), own.slots), (scarce, 2), (copy, own.slots)];
+        assert_eq!(taken(&all, &[copy]), MemberId(0), "the loss of it leaves two");
+        assert_eq!(taken(&all[..2], &[]), scarce, "without copies apart the one with fewer in use");
     }
 
     #[test]
