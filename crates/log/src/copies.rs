@@ -167,6 +167,12 @@ impl Log {
         self.segments.usable() as u64 * u64::from(self.geometry.segment_blocks() - 1)
     }
 
+    /// The most blocks that can be dirty: those that have a place for each copy that they are to have.
+    #[must_use]
+    pub fn dirty_blocks(&self) -> u64 {
+        self.segments_to_open() as u64 * u64::from(self.geometry.segment_blocks() - 1)
+    }
+
     /// Whether some segment may be weak. It is worth a look at all of them.
     #[must_use]
     pub const fn may_have_weak(&self) -> bool {

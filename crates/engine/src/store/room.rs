@@ -66,8 +66,9 @@ impl Store {
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
     /// come to its end needs its live records moved together, not dropped.
     pub(crate) fn is_roomy(&self) -> bool {
-        let copies = if self.log.mirrors() { 2 } else { 1 };
-        let saved = if copies > 1 { self.log.units_saved_by_rows() } else { 0 };
+        // Copies apart lie where nothing else is.
+        let mirrors_here = self.log.mirrors() && !self.log.segments().copies_apart();
+        let (copies, saved) = if mirrors_here { (2, self.log.units_saved_by_rows()) } else { (1, 0) };
         let wanted = (copies * self.sums.dirty_units() + self.sums.kept_units()).saturating_sub(saved);
         wanted * 100 < self.log.data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
     }
@@ -87,8 +88,7 @@ impl Store {
 
     /// Blocks that could be dirty, were nothing else there.
     pub(crate) fn dirty_room(&self) -> u64 {
-        let copies = if self.log.mirrors() { 2 } else { 1 };
-        self.log.data_blocks() / copies
+        self.log.dirty_blocks()
     }
 
     /// Whether the pool holds as many blocks as memory may be used for, however little flash they take.
