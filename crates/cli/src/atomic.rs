@@ -12,10 +12,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use headpond_control::{Daemon, Refusal, Status};
+use headpond_control::{Refusal, Status};
 use serde::Serialize;
 
-use crate::ask::ask_status;
+use crate::ask::{ask_all, ask_status};
 use crate::output::{print, print_json};
 
 /// The arguments of `headpond atomic`.
@@ -219,7 +219,7 @@ fn disable(places: &Places) -> Result<(), Refusal> {
 
 /// The status of all mounts of this user.
 fn mounts() -> Vec<Status> {
-    Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect()
+    ask_all(ask_status).0
 }
 
 /// Whether a mount keeps writes untorn and promises that to databases.

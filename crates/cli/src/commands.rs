@@ -3,7 +3,7 @@
 use headpond_control::{ClientCommand, Daemon, FS_TYPE, Refusal, Status, metrics_reference, mounts};
 
 use crate::args::{FaultArgs, StatsArgs, StatusArgs};
-use crate::ask::{ask_numbers, ask_status};
+use crate::ask::{ask_all, ask_numbers, ask_status};
 use crate::output::{print, print_json};
 
 /// `headpond status`.
@@ -14,24 +14,16 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
             if args.json { print_json(&status) } else { print_table(&status) }
         }
         None => {
-            let (mut all, mut dead) = (Vec::new(), Vec::new());
-            for daemon in Daemon::all() {
-                match ask_status(&daemon) {
-                    Ok(status) => all.push(status),
-                    Err(refusal @ Refusal::NoAnswer { .. }) => dead.push(refusal),
-                    // A daemon that ends at this moment is no error of this command.
-                    Err(_) => {}
-                }
-            }
+            let (all, silent) = ask_all(ask_status);
             // Standard output has the mounts that answer, for programs. People see the others, too.
-            dead.extend(dead_mounts(&all));
+            let dead = dead_mounts(&all);
             for refusal in &dead {
                 eprintln!("{refusal}");
             }
             if args.json {
                 return print_json(&all);
             }
-            if all.is_empty() && dead.is_empty() {
+            if all.is_empty() && dead.is_empty() && silent == 0 {
                 println!("you have no headpond mount");
             }
             all.iter().try_for_each(print_table)

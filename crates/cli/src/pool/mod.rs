@@ -8,11 +8,11 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 
-use headpond_control::{Answer, ClientCommand, Daemon, PeerAddress, PoolChange, PoolShown, Refusal, Size};
+use headpond_control::{Answer, ClientCommand, Daemon, PeerAddress, PoolChange, Refusal, Size};
 
 pub use self::args::PoolArgs;
 use self::args::{Changing, NewDevice, PoolCommand, Resize};
-use crate::ask::{ask_pool, confused};
+use crate::ask::{ask_all, ask_pool, confused};
 use crate::output::{print, print_json};
 
 /// `headpond pool`.
@@ -93,12 +93,11 @@ fn status(mountpoint: &Path, json: bool) -> Result<(), Refusal> {
 }
 
 fn list(json: bool) -> Result<(), Refusal> {
-    // A daemon that ends at this moment is no error of this command.
-    let pools: Vec<PoolShown> = Daemon::all().iter().filter_map(|daemon| ask_pool(daemon).ok()).collect();
+    let (pools, silent) = ask_all(ask_pool);
     if json {
         return print_json(&pools);
     }
-    if pools.is_empty() {
+    if pools.is_empty() && silent == 0 {
         println!("you have no headpond mount");
         return Ok(());
     }

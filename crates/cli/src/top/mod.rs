@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use headpond_control::{Daemon, Numbers, Refusal};
 
 use crate::args::TopArgs;
-use crate::ask::{ask_numbers, ask_status};
+use crate::ask::{ask_all, ask_numbers, ask_status};
 use crate::output::print;
 use screen::{HEIGHT, Interval};
 use terminal::{KeyPress, Screen};
@@ -59,11 +59,10 @@ fn daemon(args: &TopArgs) -> Result<Daemon, Refusal> {
     match (all.pop(), all.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => Err(Refusal::Usage("you have no headpond mount".to_owned())),
-        (Some(last), false) => {
-            all.push(last);
-            let mounts = all.iter().filter_map(|daemon| ask_status(daemon).ok());
+        (Some(_), false) => {
+            let (mounts, _) = ask_all(ask_status);
             let mounts: Vec<String> =
-                mounts.map(|status| format!("  headpond top {}", status.mountpoint.display())).collect();
+                mounts.iter().map(|status| format!("  headpond top {}", status.mountpoint.display())).collect();
             Err(Refusal::Usage(format!("you have several mounts. Name one:\n{}", mounts.join("\n"))))
         }
     }
