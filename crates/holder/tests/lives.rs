@@ -105,10 +105,11 @@ fn worker() {
             }
             "release" => tie.release("file").unwrap(),
             "ready" => tie.ready().unwrap(),
-            "up" => {
+            // Much longer than a worker has to serve so that it counts as one that came up.
+            "up" => (0..6).for_each(|_| {
                 inherited.arena.beat().fetch_add(1, Ordering::Relaxed);
-                std::thread::sleep(std::time::Duration::from_millis(1200));
-            }
+                std::thread::sleep(std::time::Duration::from_millis(500));
+            }),
             // Two threads without a pause: files come and go, and one is kept again and again.
             "talk" => {
                 let (one, other) = (tie.clone(), tie.clone());
@@ -127,7 +128,8 @@ fn worker() {
             // A signal for the holder, which is this process's parent, a moment after this process is gone.
             "term-later" => {
                 let holder = rustix::process::getppid().unwrap().as_raw_nonzero();
-                let kill = format!("(sleep 0.3; kill -TERM {holder}) &");
+                let gone = format!("while kill -0 {} 2> /dev/null; do sleep 0.02; done", std::process::id());
+                let kill = format!("({gone}; sleep 0.3; kill -TERM {holder}) &");
                 let null = std::process::Stdio::null;
                 std::process::Command::new("sh").args(["-c", &kill]).stdin(null()).stdout(null()).status().unwrap();
             }

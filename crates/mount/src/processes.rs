@@ -60,13 +60,24 @@ pub struct ProcessUse {
 }
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Processes {
     threads: Mutex<HashMap<u32, Slot>>,
     reading: Arc<AtomicUsize>,
+    believed: Duration,
+    command_within: Duration,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self::with(BELIEVED, COMMAND_WITHIN)
+    }
 }
 
 impl Processes {
+    fn with(believed: Duration, command_within: Duration) -> Self {
+        Self { threads: Mutex::default(), reading: Arc::default(), believed, command_within }
+    }
+
     fn locked(&self) -> MutexGuard<'_, HashMap<u32, Slot>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,7 +96,7 @@ impl Processes {
         let mut threads = self.locked();
         let slot = threads.get_mut(&caller.pid)?;
         let process = slot.process.as_ref().filter(|process| process.user == caller.uid)?;
-        if slot.looked.is_none_or(|looked| looked.elapsed() >= BELIEVED) {
+        if slot.looked.is_none_or(|looked| looked.elapsed() >= self.believed) {
             return None;
         }
         match slot.masked {
@@ -138,7 +149,7 @@ impl Processes {
             self.reading.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        found.recv_timeout(COMMAND_WITHIN).ok().flatten()
+        found.recv_timeout(self.command_within).ok().flatten()
     }
 
     /// Finds the names of processes that have none yet. Call it now and then. May wait.
@@ -286,7 +297,8 @@ mod tests {
 
     #[test]
     fn a_process_is_looked_at_once_and_again_when_it_asks_as_another_user() {
-        let processes = Processes::default();
+        // However slow the machine is.
+        let processes = Processes::with(Duration::MAX, Duration::from_secs(60));
         let rules = rules("user=12 action=bypass\ncommand=* action=cache");
         assert_eq!(processes.mask(me(), &rules), None, "nobody has looked yet");
         assert_eq!(processes.look(me(), &rules), Mask(3));

@@ -68,7 +68,7 @@ fn a_plain_umount_ends_a_copy_that_nobody_uses_and_the_next_mount_waits_for_that
     let daemon = pond.mount_foreground(&["--size", SIZE]);
     write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
     let Some(copy) = Copy::of_all() else { return };
-    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    pond.plain_umount();
     pond.mount(&[]).ok();
     assert_eq!(pond.wait(daemon), 0, "{}", pond.log());
     assert!(pond.log().contains("nothing uses it in other mount namespaces"), "{}", pond.log());
@@ -89,7 +89,7 @@ fn a_copy_that_is_in_use_is_served_on_until_it_is_not() {
     let shell = copy.shell.id().to_string();
     pond.unmount(&[]).refused(70, &["in use", &shell]);
     assert!(is_mounted(&pond.mnt()));
-    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    pond.plain_umount();
     // A message is written piece by piece, and may be read in the midst of it.
     wait_until("the daemon names who uses it", || {
         pond.log().split_once("the mount is gone here").is_some_and(|(_, rest)| rest.contains(&shell))
@@ -109,7 +109,7 @@ fn slow() -> Pond {
     let pond = Pond::new();
     pond.mount(&["--size", SIZE, "--model-disk", "hdd-7200"]).ok();
     let file = fs::File::create(pond.mnt().join("file")).unwrap();
-    for block in 0..200_u64 {
+    for block in 0..1000_u64 {
         std::os::unix::fs::FileExt::write_all_at(&file, &pattern(4096, block), block * 37 * 65536).unwrap();
     }
     file.sync_all().unwrap();
@@ -118,7 +118,7 @@ fn slow() -> Pond {
 
 fn is_whole(pond: &Pond) {
     let file = fs::read(pond.mnt().join("file")).unwrap();
-    for block in 0..200_u64 {
+    for block in 0..1000_u64 {
         let at = block as usize * 37 * 65536;
         assert!(file[at..at + 4096] == pattern(4096, block), "block {block}");
     }
@@ -127,7 +127,7 @@ fn is_whole(pond: &Pond) {
 #[test]
 fn a_mount_right_after_a_umount_waits_for_what_is_left_and_says_so() {
     let pond = slow();
-    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    pond.plain_umount();
     let said = pond.mount(&[]);
     assert!(said.ok().text.contains("the daemon of the last mount"), "{}", said.text);
     is_whole(&pond);
@@ -137,7 +137,7 @@ fn a_mount_right_after_a_umount_waits_for_what_is_left_and_says_so() {
 #[test]
 fn a_mount_that_waits_can_be_interrupted_and_nothing_is_lost() {
     let pond = slow();
-    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    pond.plain_umount();
     let mut command = headpond();
     command.arg("mount").arg(pond.origin()).arg(pond.mnt()).arg("--flash").arg(pond.flash()).stdin(Stdio::null());
     let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -169,11 +169,11 @@ fn what_was_mounted_in_its_place_meanwhile_is_left_alone() {
     write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
     let Some(mut copy) = Copy::of_all() else { return };
     copy.says(&format!("exec 3< {}/file", pond.mnt().display()), "0");
-    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    pond.plain_umount();
     assert!(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(pond.mnt()).status().unwrap().success());
     assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
     assert!(is_mounted(&pond.mnt()), "it is another's");
-    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    pond.plain_umount();
     drop(copy);
     pond.mount(&[]).ok();
     assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 4));

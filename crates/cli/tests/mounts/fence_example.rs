@@ -45,8 +45,13 @@ impl Server {
     }
 
     fn program(&self, name: &str, body: &str) {
-        fs::write(self.at(name), format!("#!/bin/sh\n{body}")).unwrap();
-        fs::set_permissions(self.at(name), Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: while one that a test has just begun still has it open, nobody can run it.
+        let source = self.at("source");
+        fs::write(&source, format!("#!/bin/sh\n{body}")).unwrap();
+        fs::set_permissions(&source, Permissions::from_mode(0o755)).unwrap();
+        assert!(
+            Command::new("cp").arg("--remove-destination").arg(&source).arg(self.at(name)).status().unwrap().success()
+        );
     }
 
     fn fence(&self, origin: &str) -> Said {

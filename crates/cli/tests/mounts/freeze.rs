@@ -238,8 +238,8 @@ fn the_command_decides_the_status_and_each_end_thaws() {
     held.0.wait().unwrap();
     wait_until("it has thawed", || !is_frozen(&pond));
     fs::write(pond.at("go"), "").unwrap();
-    // The time is over.
-    let held = Held::start(&pond, "1s", "true");
+    // The time is over. It counts from before the origin's file system is synced, which may take seconds.
+    let held = Held::start(&pond, "10s", "true");
     fs::create_dir(mnt.join("waited")).unwrap();
     wait_until("it has thawed", || !is_frozen(&pond));
     held.go_on(&pond).refused(75, &["Do not trust the snapshot", "--for"]);

@@ -226,8 +226,10 @@ fn mount(pond: &mut Pond, peer: &Peer, registry: &str) -> usize {
         status["state"] == "ONLINE" && status["members"][1]["copies_only"] == true
     });
     run(["set".as_ref(), pond.mnt().as_os_str(), "flush-period=12h".as_ref()]).ok();
-    assert_eq!(pond.status()["lease"], "held");
-    run(["stats".as_ref(), pond.mnt().as_os_str()]).refused(0, &["\nlease_waiting 0\n"]);
+    wait_until("it has the lease", || {
+        pond.status()["lease"] == "held"
+            && run(["stats".as_ref(), pond.mnt().as_os_str()]).text.contains("\nlease_waiting 0\n")
+    });
     daemon
 }
 
@@ -444,7 +446,7 @@ fn an_owner_without_a_registry_stands_still_when_its_lease_is_over_and_goes_on_w
         wait_until("it goes on", || written.load(Ordering::SeqCst));
         named.join().unwrap().unwrap();
     });
-    assert_eq!(pond.status()["lease"], "held");
+    wait_until("it has the lease", || pond.status()["lease"] == "held");
     assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"meanwhile");
     // A worker that dies is followed by one that has the lease: the guard does not notice.
     pond.kill_worker(daemon);
@@ -549,7 +551,7 @@ fn a_number_that_a_take_over_left_behind_keeps_no_owner_from_its_pool() {
     let said = || fs::read_to_string(pond.at("log")).unwrap();
     wait_until("it says why that peer has no copy", || said().contains("a take-over there came to nothing"));
     write_and_sync(&pond.mnt().join("file"), b"behind");
-    assert_eq!(pond.status()["lease"], "held");
+    wait_until("it has the lease", || pond.status()["lease"] == "held");
     assert_eq!(kept(&pond, "store")["owner"], 2, "a number never goes down");
 }
 
@@ -568,8 +570,12 @@ fn a_pool_is_handed_over_with_all_that_is_dirty_and_back_again() {
     let open = File::open(&file).unwrap();
     hand_over("second").refused(70, &["in use"]);
     drop(open);
-    let began = Instant::now();
-    hand_over("second").refused(0, &["It is given to second"]);
+    let mut began = Instant::now();
+    wait_until("nothing holds it that another test starts", || {
+        began = Instant::now();
+        let said = hand_over("second");
+        said.status == 0 && said.text.contains("It is given to second")
+    });
     guard.wait_for_mount(&pond);
     println!("from the command to the other host's mount: {:?}", began.elapsed());
     // It waited for no lease's end, and for no grace.

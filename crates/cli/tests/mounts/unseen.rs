@@ -343,7 +343,7 @@ fn a_successor_that_hangs_in_its_recovery_is_replaced() {
 fn five_successors_that_do_not_come_up_end_the_mount_with_errors_and_what_was_synced_is_safe() {
     let mut pond = Pond::new();
     let hangs = pond.at("hangs");
-    let environment = [("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "1")];
+    let environment = [("HEADPOND_RECOVERY_HANGS", hangs.to_str().unwrap()), ("HEADPOND_HANGS_AFTER", "3")];
     let daemon = pond.mount_foreground_with(&["--size", SIZE], &environment);
     let path = pond.mnt().join("file");
     write_and_sync(&path, &pattern(100_000, 3));

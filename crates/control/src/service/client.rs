@@ -23,6 +23,9 @@ use crate::refusal::{ExitStatus, Refusal};
 /// The longest time for a short answer. A daemon's control thread never waits for storage.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How many workers in a row are asked: as many as may fail to come up before a mount ends.
+const ASKED: usize = 5;
+
 /// A running daemon.
 #[derive(Clone, Debug)]
 pub struct Daemon {
@@ -102,12 +105,15 @@ impl Daemon {
         self.take(if command.is_question() { self.also_of_a_successor(ask) } else { ask() })
     }
 
-    /// Asks what does no harm twice: a worker that dies while it is asked is followed by another one.
+    /// Asks what does no harm twice: a worker that dies while it is asked is followed by another one, and that may die, too.
     fn also_of_a_successor<T>(&self, ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        let answer = ask();
-        let may_be_followed = answer.as_ref().is_err_and(|error| !is_silence(error));
-        if may_be_followed && ask_mount(&self.mountpoint) == MountAnswer::Given {
-            return ask();
+        let mut answer = ask();
+        for _ in 1..ASKED {
+            let may_be_followed = answer.as_ref().is_err_and(|error| !is_silence(error));
+            if !may_be_followed || ask_mount(&self.mountpoint) != MountAnswer::Given {
+                break;
+            }
+            answer = ask();
         }
         answer
     }

@@ -9,12 +9,13 @@ pub mod straight;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use headpond_base::{Buf, CacheMode, MemberId, Nanos, PoolId, Result};
 use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_reactor};
 use headpond_engine::{Config, FlashRead, Reply, Request, format_pool, recover};
 use headpond_format::{Geometry, MemberName};
-use headpond_mount::{Beside, MountLedger, MountOptions, Mounted, Pond, mount_lasting};
+use headpond_mount::{Beside, MountError, MountLedger, MountOptions, Mounted, Pond, mount_lasting};
 use headpond_shard::{Budget, FileOrigin, Handle, Limits, Shard};
 use rustix::mount::UnmountFlags;
 use straight::Straight;
@@ -112,7 +113,11 @@ impl Bench {
 
     /// Unmounts, brings everything to the origin, and ends the engine.
     pub fn finish(&mut self) {
-        self.mounted.unmount().unwrap();
+        // What was just closed is given back a moment later.
+        let begun = Instant::now();
+        while let Err(error) = self.mounted.unmount() {
+            assert!(matches!(error, MountError::Busy(_)) && begun.elapsed() < Duration::from_secs(60), "{error}");
+        }
         if let Behind::Engine(handle) = &self.behind {
             for request in [Request::flush_all(1), Request::Stop] {
                 let reply = handle.call(request);
