@@ -79,5 +79,10 @@ impl Drop for LoopFileSystem {
                 std::thread::sleep(LOOK);
             }
         }
+        if !self.mounted {
+            // Who has copied this machine's mounts meanwhile, such as a container, still has it. Without its mount point it is
+            // taken away there, too: now, while what is below the device still answers.
+            let _ = fs::remove_dir(&self.path);
+        }
     }
 }

@@ -4,7 +4,8 @@ mod machine;
 
 use headpond_lab::throttled::{Throttle, ThrottledDisk, missing};
 use std::fs;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -37,4 +38,27 @@ fn a_throttled_disk_holds_its_bytes_and_is_never_faster_than_it_says() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     drop(disk);
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing stays");
+}
+
+/// A container that starts meanwhile has a copy of this machine's mounts.
+#[test]
+fn it_goes_while_another_namespace_has_copies_of_its_mounts() {
+    if !machine::lacks_nothing(missing()) {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let disk = ThrottledDisk::make(scratch.path(), 64, &"iops=400,mib=100".parse().unwrap()).unwrap();
+    let mut other = Command::new("unshare");
+    other.args(["--mount", "--propagation", "private", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    // What it says back comes out of the namespace.
+    other.stdin.as_mut().unwrap().write_all(b".").unwrap();
+    other.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", other.id())).unwrap();
+    assert!(mounts.contains(disk.path().to_str().unwrap()));
+    fs::write(disk.path().join("data"), vec![1; 4 << 20]).unwrap();
+    drop(disk);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing stays");
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
 }

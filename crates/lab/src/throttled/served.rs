@@ -4,7 +4,8 @@
 //! wait for that, do the I/O on the image behind the file, and answer. A sync is answered at once: the image need not
 //! survive the machine, and all writes that it could cover were made before they were answered.
 //!
-//! Invariant: with the drop of [`ServedFile`] the mount is gone and the threads have ended.
+//! Invariant: with the drop of [`ServedFile`] the mount is gone and the threads have ended. Where the mount stays, they
+//! serve on: the kernel would wait for an answer for ever, and with it whoever takes away what is mounted from the file.
 
 use super::throttle::{Throttle, ThrottleSchedule};
 use crate::failure::{Failure, Result};
@@ -14,10 +15,11 @@ use fuser::{
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 use headpond_base::Nanos;
+use rustix::mount::{UnmountFlags, unmount};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -277,10 +279,15 @@ impl ServedFile {
 
 impl Drop for ServedFile {
     fn drop(&mut self) {
-        // The kernel asks for what is left before it lets the mount go, so the threads end last.
-        if let Some(Err(error)) = self.session.take().map(fuser::BackgroundSession::umount_and_join) {
+        let (Some(session), Some(directory)) = (self.session.take(), self.path.parent()) else { return };
+        if let Err(error) = unmount(directory, UnmountFlags::empty()) {
             eprintln!("headpond-lab: {} stays mounted: {error}", self.path.display());
+            return;
         }
+        // Without its mount point it is gone from other namespaces, too. While one has a copy, the session does not end.
+        let _ = fs::remove_dir(directory);
+        // The kernel asks for what is left before it lets the mount go, so the threads end last.
+        let _ = session.join();
         self.shared.queue().over = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
