@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::lacking::lacks_nothing;
 use crate::peers::{Peer, append, kept, lose_the_mount, records};
-use crate::pond::{Pond, SIZE, headpond, is_mounted, kill_with_workers, run, wait_until, write_and_sync};
+use crate::pond::{
+    Pond, SIZE, headpond, is_mounted, kill_with_workers, once_no_test_holds_it, run, wait_until, write_and_sync,
+};
 use crate::several_devices::{pool, pool_status};
 
 /// A running etcd, with data of its own.
@@ -570,12 +572,8 @@ fn a_pool_is_handed_over_with_all_that_is_dirty_and_back_again() {
     let open = File::open(&file).unwrap();
     hand_over("second").refused(70, &["in use"]);
     drop(open);
-    let mut began = Instant::now();
-    wait_until("nothing holds it that another test starts", || {
-        began = Instant::now();
-        let said = hand_over("second");
-        said.status == 0 && said.text.contains("It is given to second")
-    });
+    let began = Instant::now();
+    once_no_test_holds_it(|| hand_over("second")).refused(0, &["It is given to second"]);
     guard.wait_for_mount(&pond);
     println!("from the command to the other host's mount: {:?}", began.elapsed());
     // It waited for no lease's end, and for no grace.

@@ -125,8 +125,9 @@ fn sockets_of_dead_daemons_are_cleared_away() {
     let daemon = pond.mount_foreground(&["--size", SIZE]);
     assert!(!other.exists(), "cleared by the mount");
     write_and_sync(&pond.mnt().join("file"), b"data");
+    assert!(left.exists());
     pond.kill(daemon);
-    // Or by another test's command.
+    // By this command, or by another test's before it.
     headpond().arg("status").output().unwrap();
     assert!(!left.exists(), "cleared by status");
     assert!(is_mounted(&pond.mnt()), "the dead mount is still told");

@@ -72,6 +72,17 @@ pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said {
     headpond().args(arguments).stdin(Stdio::null()).output().unwrap().into()
 }
 
+/// Gives a command again that is refused as the mount is in use, while that names a thread of these tests.
+pub fn once_no_test_holds_it(command: impl Fn() -> Said) -> Said {
+    let started = Instant::now();
+    loop {
+        let said = command();
+        if said.status != 70 || !names_own_thread(&said.text) || started.elapsed() > PATIENCE {
+            return said;
+        }
+    }
+}
+
 /// Whether this names one of the threads of these tests. While such a thread starts a command, the new process has its
 /// name, and the files open that the tests have.
 fn names_own_thread(text: &str) -> bool {
@@ -242,16 +253,12 @@ impl Pond {
 
     pub fn unmount(&self, more: &[&str]) -> Said {
         let mnt = self.mnt();
-        let started = Instant::now();
-        loop {
-            let said = run([OsStr::new("unmount"), mnt.as_os_str()].into_iter().chain(more.iter().map(OsStr::new)));
-            if said.status != 70 || !names_own_thread(&said.text) || started.elapsed() > PATIENCE {
-                return said;
-            }
-        }
+        once_no_test_holds_it(|| {
+            run([OsStr::new("unmount"), mnt.as_os_str()].into_iter().chain(more.iter().map(OsStr::new)))
+        })
     }
 
-    /// `umount`, as somebody does who knows nothing of headpond.
+    /// The system's own `umount`, which does not ask headpond first.
     #[track_caller]
     pub fn plain_umount(&self) {
         wait_until("nothing holds it that another test starts", || {

@@ -4,8 +4,8 @@
 //! wait for that, do the I/O on the image behind the file, and answer. A sync is answered at once: the image need not
 //! survive the machine, and all writes that it could cover were made before they were answered.
 //!
-//! Invariant: with the drop of [`ServedFile`] the mount is gone and the threads have ended. Where the mount stays, they
-//! serve on: the kernel would wait for an answer for ever, and with it whoever takes away what is mounted from the file.
+//! Invariant: with the drop of [`ServedFile`] the mount is gone and the threads have ended. If the mount stays, the
+//! threads go on: a request without an answer would stop its caller for ever.
 
 use super::throttle::{Throttle, ThrottleSchedule};
 use crate::failure::{Failure, Result};
