@@ -29,6 +29,7 @@ pub mod loop_device;
 pub mod loop_file_system;
 pub mod mariadb;
 pub mod memory_bound;
+mod mount_point;
 pub mod one_file;
 pub mod order;
 pub mod origins;

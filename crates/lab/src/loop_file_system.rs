@@ -5,15 +5,10 @@
 use crate::command;
 use crate::failure::{Failure, Result};
 use crate::loop_device::LoopDevice;
+use crate::mount_point;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// How long the file system may be in use when its owner lets go of it.
-const BUSY_MAX: Duration = Duration::from_secs(30);
-/// How often it is tried again meanwhile.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The file system, mounted.
 pub struct LoopFileSystem {
@@ -71,18 +66,8 @@ impl LoopFileSystem {
 impl Drop for LoopFileSystem {
     fn drop(&mut self) {
         // A drop reports no error. The operator sees what is left.
-        let start = Instant::now();
-        // The kernel closes a daemon's files some time after its end, as far as an io_uring holds them.
-        while self.mounted && start.elapsed() < BUSY_MAX {
-            self.mounted = command::run("unmounting it", Command::new("umount").arg(&self.path)).is_err();
-            if self.mounted {
-                std::thread::sleep(LOOK);
-            }
-        }
-        if !self.mounted {
-            // Who has copied this machine's mounts meanwhile, such as a container, still has it. Without its mount point it is
-            // taken away there, too: now, while what is below the device still answers.
-            let _ = fs::remove_dir(&self.path);
+        if let Some(Err(error)) = self.mounted.then(|| mount_point::let_go(&self.path)) {
+            eprintln!("headpond-lab: {} stays mounted: {error}", self.path.display());
         }
     }
 }

@@ -9,17 +9,17 @@
 
 use super::throttle::{Throttle, ThrottleSchedule};
 use crate::failure::{Failure, Result};
+use crate::mount_point;
 use crate::one_file::OneFile;
 use fuser::{
     Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption,
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 use headpond_base::Nanos;
-use rustix::mount::{UnmountFlags, unmount};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -280,13 +280,12 @@ impl ServedFile {
 impl Drop for ServedFile {
     fn drop(&mut self) {
         let (Some(session), Some(directory)) = (self.session.take(), self.path.parent()) else { return };
-        if let Err(error) = unmount(directory, UnmountFlags::empty()) {
-            eprintln!("headpond-lab: {} stays mounted: {error}", self.path.display());
+        if let Err(error) = mount_point::let_go(directory) {
+            eprintln!("headpond-lab: {} stays mounted: {error}", directory.display());
             return;
         }
-        // Without its mount point it is gone from other namespaces, too. While one has a copy, the session does not end.
-        let _ = fs::remove_dir(directory);
-        // The kernel asks for what is left before it lets the mount go, so the threads end last.
+        // The session ends when no namespace has the mount any more. The kernel asks for what is left before it lets the
+        // mount go, so the threads end last.
         let _ = session.join();
         self.shared.queue().over = true;
         self.shared.changed.notify_all();
