@@ -296,11 +296,12 @@ impl Recovered {
         }
     }
 
-    /// Compares an object with the origin as it is now; `None` if there is none of this identity.
+    /// Compares an object with the origin as it is now; `None` if there is none that it can be. One that tells its birth time
+    /// for the first time, or no more, is known by that from then on.
     pub fn reconcile(&mut self, id: ObjectId, found: Option<&OpenObject>) -> Verdict {
         let origin_stood = self.origin_stood;
         let Some(object) = self.store.get_mut(id) else { return Verdict::Forgotten };
-        let found = found.filter(|found| found.identity() == object.state.identity);
+        let found = found.filter(|found| found.identity().may_be(object.state.identity));
         if !object.is_file() {
             return reconcile_volume(&mut self.store, id, found.map(OpenObject::witness), origin_stood);
         }
@@ -324,6 +325,7 @@ impl Recovered {
             self.store.remove(id);
             return Verdict::Forgotten;
         }
+        object.is_now(found.identity());
         if !found.path().is_empty() {
             object.state.path = kept_path(found.path());
         }
@@ -384,6 +386,7 @@ impl Recovered {
         self.store.clear_clean(id);
         if let Some(object) = self.store.get_mut(id) {
             object.has_status_of(found.witness().ctime());
+            object.is_now(found.identity());
             object.meets(found.witness());
             object.trust.begin_change();
             object.state.path = kept_path(found.path());

@@ -37,6 +37,13 @@ impl FileIdentity {
     pub const fn lacks_birth(self) -> bool {
         self.birth.0 == Self::NO_BIRTH.0
     }
+
+    /// Whether this can be a file that was `before`, at another start. Another kernel may tell birth times where the one
+    /// before told none (NFS, ZFS), or none where it told them: then the inode number alone speaks for it.
+    #[must_use]
+    pub const fn may_be(self, before: Self) -> bool {
+        self.inode == before.inode && (self.birth.0 == before.birth.0 || self.lacks_birth() || before.lacks_birth())
+    }
 }
 
 /// Which volume. The door draws this number when it first serves the volume, and gives it to no other.
@@ -66,6 +73,15 @@ impl Identity {
         match self {
             Self::File(file) => Some(file),
             Self::Volume(_) => None,
+        }
+    }
+
+    /// The same as [`FileIdentity::may_be`]; a volume's number is its own.
+    #[must_use]
+    pub fn may_be(self, before: Self) -> bool {
+        match (self, before) {
+            (Self::File(file), Self::File(before)) => file.may_be(before),
+            _ => self == before,
         }
     }
 

@@ -9,11 +9,13 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags, St
 
 use crate::outcome::ReplyOutcome;
 
+/// A descriptor, or a name in a directory: itself, whatever it is.
+pub(crate) const AS_NAMED: AtFlags = AtFlags::EMPTY_PATH.union(AtFlags::SYMLINK_NOFOLLOW).union(AtFlags::NO_AUTOMOUNT);
+
 /// The status of a descriptor, or of a name in a directory: all fields that the mount needs anywhere, in one system
 /// call.
 pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> ReplyOutcome<Found> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    raw_stat(directory, name, flags).map(|found| found_of(&found))
+    raw_stat(directory, name, AS_NAMED).map(|found| found_of(&found))
 }
 
 /// The same in the system's form.
@@ -21,7 +23,8 @@ pub(crate) fn raw_stat(directory: impl AsFd, name: impl rustix::path::Arg, flags
     rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-/// Turns the system's status into that of the name layer.
+/// Turns the system's status into that of the name layer. Where the key counts, see
+/// [`OriginTree::found`](crate::tree::OriginTree::found).
 pub(crate) fn found_of(stat: &Statx) -> Found {
     let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
     Found {

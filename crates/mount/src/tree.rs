@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use headpond_base::{Result, UnixNanos};
 use headpond_door::{RulesOfPath, Tally};
 use headpond_names::{Access, Found, Freshness, Making, RenameFlags, Tree};
-use headpond_shard::SpaceKind;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags as SystemFlags, SeekFrom};
+use headpond_shard::{SpaceKind, birth_times_last};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags as SystemFlags, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use crate::caller::{self, AsCaller, Caller};
@@ -23,7 +23,8 @@ use crate::nested::{self, NestedOrigins};
 use crate::outcome::{ReplyOutcome, engine_errno};
 use crate::seen_privileges::Seen;
 use crate::stat::{
-    descriptor_path, device_from, file_type, found_of, is_same, mode_of, path_descriptor, proc_path, raw_stat, stat,
+    AS_NAMED, descriptor_path, device_from, file_type, found_of, is_same, mode_of, path_descriptor, proc_path,
+    raw_stat, stat,
 };
 use crate::{MARKER_NAME, times};
 
@@ -68,6 +69,8 @@ pub(crate) struct OriginTree {
     root: OwnedFd,
     /// The origin's file system takes different letters for the same name.
     folds_case: bool,
+    /// Its birth times tell its files apart.
+    has_births: bool,
     nested: NestedOrigins,
 }
 
@@ -77,7 +80,19 @@ impl OriginTree {
         let marker = stat(&root, MARKER_NAME);
         let folded = stat(&root, MARKER_NAME.to_ascii_uppercase());
         let folds_case = marker.is_ok_and(|marker| folded.is_ok_and(|folded| is_same(&marker, &folded)));
-        Self { root, folds_case, nested: NestedOrigins::default() }
+        let has_births = birth_times_last(&root);
+        Self { root, folds_case, has_births, nested: NestedOrigins::default() }
+    }
+
+    /// What the system says of a file, as far as it tells the file from others for as long as it lives.
+    pub(crate) fn found(&self, stat: &Statx) -> Found {
+        let found = found_of(stat);
+        Found { birth: found.birth.filter(|_| self.has_births), ..found }
+    }
+
+    /// The same of a descriptor, or of a name in a directory.
+    pub(crate) fn stat(&self, directory: impl AsFd, name: impl rustix::path::Arg) -> ReplyOutcome<Found> {
+        raw_stat(directory, name, AS_NAMED).map(|found| self.found(&found))
     }
 
     /// Whether a file that is removed while open gets another name.
@@ -104,8 +119,8 @@ impl OriginTree {
         };
         if relative.ends_with(b" (deleted)") {
             // Either the kernel's mark for a name that is gone, or the end of a strange name.
-            let named = stat(&self.root, OsStr::from_bytes(relative));
-            let same = named.is_ok_and(|named| stat(of, c"").is_ok_and(|found| found.key() == named.key()));
+            let named = self.stat(&self.root, OsStr::from_bytes(relative));
+            let same = named.is_ok_and(|named| self.stat(of, c"").is_ok_and(|found| found.key() == named.key()));
             if !same {
                 return Vec::new();
             }
@@ -156,15 +171,15 @@ impl Tree for OriginTree {
             Freshness::Asked => AtFlags::STATX_FORCE_SYNC,
         };
         let found = raw_stat(path, c"", AtFlags::EMPTY_PATH | flags).map_err(engine_errno)?;
-        Ok(found_of(&found))
+        Ok(self.found(&found))
     }
 
     async fn look_in(&self, directory: &OwnedFd, name: &OsStr) -> Result<Found> {
-        stat(directory, name).map_err(engine_errno)
+        self.stat(directory, name).map_err(engine_errno)
     }
 
     async fn look_at(&self, file: &File) -> Result<Found> {
-        stat(file, c"").map_err(engine_errno)
+        self.stat(file, c"").map_err(engine_errno)
     }
 
     async fn find(&self, directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {

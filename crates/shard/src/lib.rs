@@ -18,6 +18,7 @@
 
 mod alone;
 mod beneath;
+mod birth;
 mod btrfs_quota;
 mod claim;
 mod clock;
@@ -51,6 +52,7 @@ mod turn;
 mod write_out;
 
 pub use beneath::{Mounts, open_beneath, path_of, reopen};
+pub use birth::birth_times_last;
 pub use claim::{Gate, LookResult, OriginClaim};
 pub use clock::now;
 pub use core::Core;

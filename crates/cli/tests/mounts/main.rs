@@ -34,6 +34,7 @@ mod loop_device;
 mod meanwhile;
 mod nested;
 mod numbers;
+mod overlay;
 mod package;
 mod page;
 mod panel;

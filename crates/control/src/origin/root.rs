@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use headpond_shard::path_of;
+use headpond_shard::{birth_times_last, path_of};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
@@ -25,6 +25,8 @@ pub struct OriginRoot {
     path: PathBuf,
     dir: OwnedFd,
     device: (u32, u32),
+    /// Birth times tell its files apart.
+    has_births: bool,
     newborn: OnceLock<Owner>,
 }
 
@@ -65,7 +67,8 @@ impl OriginRoot {
         if identity(&there) != identity(&now) {
             return Err(refuse("has just been replaced, or a mount hides it"));
         }
-        Ok(Self { path, dir, device: (now.stx_dev_major, now.stx_dev_minor), newborn: OnceLock::new() })
+        let (device, has_births) = ((now.stx_dev_major, now.stx_dev_minor), birth_times_last(&dir));
+        Ok(Self { path, dir, device, has_births, newborn: OnceLock::new() })
     }
 
     /// Its path at the open, without links.
@@ -77,6 +80,11 @@ impl OriginRoot {
     /// The device of its file system.
     pub(crate) const fn device(&self) -> (u32, u32) {
         self.device
+    }
+
+    /// Whether birth times tell its files apart.
+    pub(crate) const fn has_births(&self) -> bool {
+        self.has_births
     }
 
     /// Makes everything durable that the origin's file system has in memory only.

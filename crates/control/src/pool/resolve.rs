@@ -17,8 +17,8 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use headpond_base::UnixNanos;
-use headpond_format::Stamp;
-use headpond_shard::{Mounts, Reopen, open_beneath, reopen};
+use headpond_format::{FileIdentity, Stamp};
+use headpond_shard::{Mounts, Reopen, birth_times_last, open_beneath, reopen};
 use rustix::fs::{Dir, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -62,7 +62,10 @@ impl NamelessFiles {
     /// # Errors
     /// If the origin does not answer.
     pub(crate) fn of(files: Vec<OwnedFd>) -> io::Result<Self> {
-        let look = |file: OwnedFd| look_at(&file, c"").map(|found| (file, found));
+        let look = |file: OwnedFd| {
+            let lasts = birth_times_last(&file);
+            look_at(&file, c"").map(|found| (file, without_births(found, !lasts)))
+        };
         Ok(Self(files.into_iter().map(look).collect::<Result<_, _>>()?))
     }
 
@@ -112,7 +115,8 @@ impl OriginRoot {
             return Ok(None);
         }
         let looked = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)
-            .and_then(|place| look_at(&place, c""));
+            .and_then(|place| look_at(&place, c""))
+            .map(|found| without_births(found, !self.has_births()));
         match looked {
             Ok(now) => Ok(self.is_it(file, &now).then(|| describe(&file.path, &now))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::INVAL) => {
@@ -123,8 +127,8 @@ impl OriginRoot {
     }
 
     fn is_it(&self, file: &Wanted, now: &Statx) -> bool {
-        now.stx_ino == file.inode
-            && birth(now) == file.birth
+        let wanted = FileIdentity { inode: file.inode, birth: file.birth };
+        FileIdentity { inode: now.stx_ino, birth: birth(now) }.may_be(wanted)
             && (now.stx_dev_major, now.stx_dev_minor) == self.device()
             && is_file(now)
     }
@@ -164,7 +168,7 @@ impl OriginRoot {
                     continue;
                 }
                 let now = match look_at(&dir, entry.file_name()) {
-                    Ok(now) => now,
+                    Ok(now) => without_births(now, !self.has_births()),
                     Err(Errno::NOENT) => continue,
                     Err(error) => return Err(failed(error)),
                 };
@@ -213,7 +217,7 @@ impl OriginRoot {
         let path = Path::new(OsStr::from_bytes(&found.path));
         let open = || {
             let place = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)?;
-            let now = look_at(&place, c"")?;
+            let now = without_births(look_at(&place, c"")?, !self.has_births());
             let is_it = now.stx_ino == found.inode && birth(&now) == found.birth && is_file(&now);
             if is_it { reopen(&place, OFlags::RDWR).map(Some) } else { Ok(None) }
         };
@@ -256,6 +260,14 @@ fn describe(path: &[u8], now: &Statx) -> OriginFile {
         path: path.to_vec(),
         stamp: Stamp { size: now.stx_size, mtime, ctime },
     }
+}
+
+/// The same status, and with `forget` no birth time.
+fn without_births(mut found: Statx, forget: bool) -> Statx {
+    if forget {
+        found.stx_mask &= !StatxFlags::BTIME.bits();
+    }
+    found
 }
 
 fn birth(now: &Statx) -> UnixNanos {
@@ -305,6 +317,23 @@ mod tests {
         assert_eq!(found[1].as_ref().unwrap().stamp.size, 8);
         let file = root.open_file(found[1].as_ref().unwrap()).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 8);
+    }
+
+    /// A kernel that tells birth times, after one that did not.
+    #[test]
+    fn a_file_is_found_although_its_birth_was_not_known_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        ["stays", "moves", "other"].iter().for_each(|name| fs::write(at(name), name).unwrap());
+        let root = OriginRoot::open(dir.path()).unwrap();
+        let mut files = ["stays", "moves", "other"].map(|name| wanted(&root, name, true));
+        fs::rename(at("moves"), at("moved")).unwrap();
+        (files[0].birth, files[1].birth) = (UnixNanos(0), UnixNanos(0));
+        files[2].birth.0 += 1;
+        let found = root.find(&files).unwrap();
+        assert_eq!(paths(&found), [Some("stays"), Some("moved"), None].map(|path| path.map(str::to_owned)));
+        let born = wanted(&root, "stays", true).birth;
+        assert_eq!(found[0].as_ref().unwrap().birth, born, "it is known by that from now on");
     }
 
     #[test]

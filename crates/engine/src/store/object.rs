@@ -1,7 +1,7 @@
 //! One object: what is remembered of it, and what is going on with it.
 
 use headpond_base::{Block, Compression, Nanos, Sequence, UnixNanos, blocks_for};
-use headpond_format::{ObjectFlags, ObjectState, Stamp, Witness};
+use headpond_format::{Identity, ObjectFlags, ObjectState, Stamp, Witness};
 use headpond_map::{ObjectMap, Zeros};
 
 use crate::alternation::Alternation;
@@ -274,6 +274,16 @@ impl Object {
     /// failed write may have left behind the object's end counts for nothing.
     pub(crate) fn origin_end(&self) -> u64 {
         self.state.origin_valid.min(self.origin_size.most()).min(self.state.size)
+    }
+
+    /// The origin says so much of which file it is. At an earlier start it may have told a birth time and none now, or the
+    /// other way round.
+    pub(crate) fn is_now(&mut self, identity: Identity) {
+        self.state.identity = identity;
+        if !identity.lacks_birth() {
+            // It only stands in for a birth time.
+            self.state.made_at = UnixNanos(0);
+        }
     }
 
     /// The origin's file is like this now, and what is here goes over it: bytes that it has

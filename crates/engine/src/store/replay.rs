@@ -24,7 +24,7 @@ impl Store {
                         known.trust = StampTrust::from_flags(state.flags);
                         let identity = state.identity;
                         let before = std::mem::replace(&mut known.state, state).identity;
-                        // No writer gives an object another file, but the log may be forged.
+                        // A start may learn a birth time. No writer gives an object another file, but the log may be forged.
                         if before != identity {
                             self.identities.note_another(object, identity);
                         }

@@ -23,7 +23,7 @@ use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::panel::is_panel;
 use crate::reached::{Reached, pin, with_room};
-use crate::stat::{found_of, mode_of, path_descriptor, raw_stat, stat};
+use crate::stat::{found_of, mode_of, path_descriptor, raw_stat};
 use crate::tree::Inode;
 use crate::{privileges, times};
 
@@ -114,7 +114,7 @@ impl Front {
             with_room(parent, || rustix::fs::openat(&directory, c".", flags, mode_of(mode)))?
         };
         let path = path_descriptor(&file)?;
-        let found = stat(&path, c"")?;
+        let found = self.names.tree().stat(&path, c"")?;
         let inode = self.names.inodes.take_in_nameless(path, &found);
         match pin(&inode, false) {
             Ok(pinned) => Ok((
@@ -237,6 +237,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::stat::stat;
 
     #[test]
     fn answers_are_as_long_as_the_kernel_has_them() {

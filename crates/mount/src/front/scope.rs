@@ -19,7 +19,6 @@ use crate::front::Front;
 use crate::insight::Files;
 use crate::outcome::ReplyOutcome;
 use crate::reached::Reached;
-use crate::stat::stat;
 use crate::tree::Known;
 
 impl Files for Front {
@@ -56,7 +55,7 @@ impl Front {
         let mut directories = if kind == FileKind::Directory { vec![top] } else { Vec::new() };
         let at_root = self.names.root().key;
         while let Some(directory) = directories.pop() {
-            let is_root = stat(&directory, c"")?.key() == at_root;
+            let is_root = self.names.tree().stat(&directory, c"")?.key() == at_root;
             for entry in Dir::new(open_directory(&directory)?)? {
                 let entry = entry?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -81,7 +80,7 @@ impl Front {
     /// Adds a file to `found`, if the engine knows it. The engine knows no file of other file systems below the
     /// origin.
     fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> ReplyOutcome<FileKind> {
-        let seen = stat(directory, name)?;
+        let seen = self.names.tree().stat(directory, name)?;
         if !self.names.inodes.same_device(&seen) {
             return Ok(FileKind::Unknown);
         }
