@@ -362,6 +362,24 @@ fn overwrites_reach_btrfs_or_are_refused(leave: impl Fn(&Bed), before_the_end: i
     }
 }
 
+/// btrfs reserves nothing, so the origin's file has no space before destage. GNU tar with `--sparse` takes a file without
+/// any for one hole, and reads none of it.
+#[test]
+fn a_dirty_file_is_no_hole_where_the_origin_reserves_nothing() {
+    let Some(bed) = Bed::new(&["mkfs.btrfs", "-q", "-f"], 256, "rw") else { return };
+    bed.mount();
+    let file = bed.pond.mnt().join("file");
+    write_and_sync(&file, &pattern(MIB as usize, 1));
+    let archive = bed.pond.at("archive.tar");
+    run(Command::new("tar").args(["--sparse", "-cf"]).arg(&archive).arg("-C").arg(bed.pond.mnt()).arg("file"));
+    assert_eq!(kib(&bed.origin().join("file")), 0, "it is not dirty any more, so this shows nothing");
+    let out = bed.pond.at("out");
+    fs::create_dir(&out).unwrap();
+    run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&out));
+    assert!(fs::read(out.join("file")).unwrap() == pattern(MIB as usize, 1), "the archive has zeros");
+    bed.end();
+}
+
 #[test]
 fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
     let leave = |bed: &Bed| {

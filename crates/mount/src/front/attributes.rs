@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType as FuseType, INodeNo, Request, TimeOrNow};
+use headpond_base::BLOCK_U64;
 use headpond_names::{DeviceNumber, FileKind, Found, ROOT, block_on};
 use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
@@ -32,6 +33,9 @@ pub(crate) struct WantedAttributes {
     pub(crate) atime: Option<TimeOrNow>,
     pub(crate) mtime: Option<TimeOrNow>,
 }
+
+/// The unit of a file's space in its status, in bytes.
+const STAT_BLOCK: u64 = 512;
 
 impl WantedAttributes {
     fn is_empty(&self) -> bool {
@@ -80,6 +84,11 @@ impl Front {
         }
         if let Some(view) = inode.known().map(|known| known.view()) {
             attributes.size = view.size;
+            // Where the origin reserves nothing, what is dirty has no space there yet. A file without any is a hole for
+            // GNU tar, which then reads none of it.
+            if view.size > 0 {
+                attributes.blocks = attributes.blocks.max(BLOCK_U64 / STAT_BLOCK);
+            }
             attributes.mtime = times::system_time(view.mtime);
             attributes.ctime = times::system_time(view.ctime);
         } else if let Some(ctime) = self.kept_times.seen(inode.key, found.ctime.unix_nanos()) {
