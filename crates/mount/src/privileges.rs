@@ -27,11 +27,12 @@ pub(crate) const SET_IDS: u32 = SET_UID | SET_GID;
 
 /// Whether the file has anything that may have to go when its content changes.
 pub(crate) fn has_any(inode: &Inode) -> Result<bool, Errno> {
+    let look = inode.beside.privileges.look();
     let mode = inode.stat()?.mode;
     let able = rustix::fs::getxattr_query(inode.proc_path()?, CAPABILITIES).is_ok();
     let any = able || mode & SET_IDS != 0;
     if !any {
-        inode.beside.privileges.set_none();
+        inode.beside.privileges.set_none(look);
     }
     Ok(any)
 }
@@ -42,6 +43,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
     if inode.beside.privileges.is_none() {
         return Ok(false);
     }
+    let look = inode.beside.privileges.look();
     let found = inode.stat()?;
     let mode = found.mode;
     let mut changed = false;
@@ -52,7 +54,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
         Err(error) => return Err(error),
     }
     if mode & (SET_UID | SET_GID) == 0 {
-        inode.beside.privileges.set_none();
+        inode.beside.privileges.set_none(look);
         return Ok(changed);
     }
     let Some(rights) = rights().filter(|rights| !rights.keeps_set_id()) else {

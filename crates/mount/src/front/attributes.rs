@@ -106,13 +106,14 @@ impl Front {
         wanted: &WantedAttributes,
     ) -> ReplyOutcome<FileAttr> {
         if let Some(mode) = wanted.mode {
-            inode.beside.privileges.set_unknown();
             let _change = self.changing_status(inode)?;
-            match inode.kind {
-                // Linux has no modes of symbolic links.
-                FileKind::Symlink => return Err(Errno::OPNOTSUPP),
-                _ => rustix::fs::chmod(inode.proc_path()?, mode_of(mode))?,
+            // Linux has no modes of symbolic links.
+            if inode.kind == FileKind::Symlink {
+                return Err(Errno::OPNOTSUPP);
             }
+            let changed = rustix::fs::chmod(inode.proc_path()?, mode_of(mode));
+            inode.beside.privileges.set_unknown();
+            changed?;
             // At once: the next step may fail.
             self.changed_at_origin(inode);
         }

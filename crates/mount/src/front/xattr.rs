@@ -78,13 +78,14 @@ impl Front {
         flags: i32,
     ) -> ReplyOutcome<()> {
         let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
-        // The attribute may be a program's capabilities, or an access list that changes the mode.
-        inode.beside.privileges.set_unknown();
         if name == CAPABILITIES {
             self.flush_before_privileges(inode)?;
         }
         let _change = self.changing_status(inode)?;
-        rustix::fs::setxattr(inode.proc_path()?, name, value, flags)?;
+        let set = rustix::fs::setxattr(inode.proc_path()?, name, value, flags);
+        // The attribute may be a program's capabilities, or an access list that changes the mode.
+        inode.beside.privileges.set_unknown();
+        set?;
         let dropped = if name == ACCESS_LIST {
             privileges::drop_after_access_list(inode, || Rights::of(request))
         } else {
