@@ -16,8 +16,8 @@ use crate::privileges::{self, CAPABILITIES};
 use crate::reached::Reached;
 use crate::tree::Inode;
 
-/// The id of these flushes: above those that operators start.
-const FLUSH_ID: FlushId = FlushId(u64::MAX);
+/// The id of these flushes: above those that operators start. The last one is that of `headpond freeze`, which ends its own.
+const FLUSH_ID: FlushId = FlushId(u64::MAX - 1);
 
 /// The extended attribute with a file's access list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
