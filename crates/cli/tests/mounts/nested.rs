@@ -168,6 +168,27 @@ fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
     pond.unmount(&[]).ok();
 }
 
+/// A pool that syncs a file of its own mount waits for itself.
+#[test]
+fn another_flash_is_not_taken_from_the_mount_or_the_origin_by_another_name() {
+    if !has_root("for bind mounts") {
+        return;
+    }
+    let pond = Pond::new();
+    fs::create_dir(pond.origin().join("deep")).unwrap();
+    pond.mount(&["--size", SIZE]).ok();
+    let _mount = Bind::new(&pond, "mnt/deep", "alias");
+    let _origin = Bind::new(&pond, "origin/deep", "elsewhere");
+    for (flash, says) in [("alias/flash", "inside the mount point"), ("elsewhere/flash", "inside the origin")] {
+        let (mnt, flash) = (pond.mnt(), pond.at(flash));
+        let words: [&OsStr; 6] =
+            ["pool".as_ref(), "add".as_ref(), mnt.as_ref(), flash.as_ref(), "--size".as_ref(), SIZE.as_ref()];
+        run(words).refused(23, &[says]);
+        assert!(!flash.exists());
+    }
+    pond.unmount(&[]).ok();
+}
+
 /// As on a file system that does not tell capital letters from others: here a second name by other means.
 #[test]
 fn the_marker_is_not_reached_by_another_name_that_the_origin_takes_for_its_own() {

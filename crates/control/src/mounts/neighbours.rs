@@ -81,6 +81,11 @@ pub(crate) fn lies_in(path: &Path, root: &OriginRoot, mounts: &[ListedMount]) ->
     place_of(path, mounts).zip(origin).is_some_and(|(path, origin)| path.is_inside(&origin))
 }
 
+/// Whether a path lies in a directory, by whatever name. It asks no file system.
+pub(crate) fn lies_below(path: &Path, dir: &Path, mounts: &[ListedMount]) -> bool {
+    place_of(path, mounts).zip(place_of(dir, mounts)).is_some_and(|(path, dir)| path.is_inside(&dir))
+}
+
 fn nested(root: &OriginRoot, how: &str, other: &Path, mountpoint: &Path) -> Refusal {
     let (other, mountpoint) = (other.display(), mountpoint.display());
     let what = format!("{how} {other}, which headpond serves on {mountpoint}");
@@ -189,6 +194,25 @@ mod tests {
     use crate::mounts::table::parse;
     use crate::ownership::marker_tests::{example, root};
     use std::fs;
+
+    #[test]
+    fn a_path_lies_in_a_mount_and_in_an_origin_by_other_names_too() {
+        let mounts = parse(
+            b"1 0 8:1 / / rw - ext4 /dev/a rw\n\
+              2 1 8:2 / /slow rw - ext4 /dev/b rw\n\
+              3 1 0:8 / /db rw - fuse.headpond /slow/db rw,user_id=0\n\
+              4 1 0:8 /tables /alias rw - fuse.headpond /slow/db rw,user_id=0\n\
+              5 1 8:2 /db/logs /logs rw - ext4 /dev/b rw\n",
+        );
+        let below = |path: &str, dir: &str| lies_below(Path::new(path), Path::new(dir), &mounts);
+        for path in ["/db/pond", "/alias/pond"] {
+            assert!(below(path, "/db") && !below(path, "/slow/db"), "{path}");
+        }
+        for path in ["/slow/db/pond", "/logs/pond"] {
+            assert!(below(path, "/slow/db") && !below(path, "/db"), "{path}");
+        }
+        assert!(!below("/slow/pond", "/slow/db") && !below("/pond", "/db"));
+    }
 
     #[test]
     fn a_place_is_found_through_bind_mounts_stacked_mounts_and_odd_names() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use headpond_mount::{MountAnswer, ask_mount};
 
-use super::neighbours::{check_neighbours, lies_in};
+use super::neighbours::{check_neighbours, lies_below, lies_in};
 use super::table::{Detach, FS_TYPE, detach, mounted_on, mounts};
 use crate::origin::OriginRoot;
 use crate::ownership::MARKER_NAME;
@@ -52,10 +52,15 @@ impl CheckedPlaces {
     /// # Errors
     /// If it lies in the origin or the mount point.
     pub(crate) fn check_another(&self, flash: &Path) -> Result<(), Refusal> {
-        if flash.starts_with(&self.mountpoint) {
+        let mounts = mounts();
+        if flash.starts_with(&self.mountpoint) || lies_below(flash, &self.mountpoint, &mounts) {
             return Err(flash_in_mount(flash, &self.mountpoint));
         }
-        if inside(flash, &self.origin) { Err(flash_in_origin(flash, &self.origin)) } else { Ok(()) }
+        if lies_below(flash, &self.origin, &mounts) || inside(flash, &self.origin) {
+            Err(flash_in_origin(flash, &self.origin))
+        } else {
+            Ok(())
+        }
     }
 
     fn check_overlap(&self) -> Result<(), Refusal> {
