@@ -28,7 +28,7 @@ use crate::process::{Step, Waiting, confine, give_large_buffers_back, notify, ru
 use crate::refusal::{ExitStatus, Refusal};
 use crate::service::{Answer, Client, ControlSocket, Event, Freeze, Phase, PoolMembers, Service, listed};
 use crate::settings::MountPlan;
-use crate::web::{HttpServer, Session, Token, show_mount};
+use crate::web::{HttpServer, Session, Token, show_mount, show_mount_later};
 use crate::wording::Size;
 
 /// How often the main thread looks for an unmount by another process, and for errors.
@@ -80,7 +80,15 @@ impl Running {
             Some(session) => session,
             None => Session::new().map_err(|error| Refusal::Failed { doing: "get random bytes".to_owned(), error })?,
         };
-        let http = plan.http.map(|address| HttpServer::listen(address, token, session.clone())).transpose()?;
+        let for_page = session.clone();
+        let listen = plan.http.map(|address| move || HttpServer::listen(address, token.clone(), for_page.clone()));
+        let http = match listen.as_ref().map(|listen| listen()).transpose() {
+            Err(refusal) if left.is_some() => {
+                log_line(format_args!("{refusal}\nserving without the page until the address is free"));
+                None
+            }
+            http => http?,
+        };
         let budget = Budget::of_process();
         give_large_buffers_back();
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
@@ -135,10 +143,12 @@ impl Running {
         };
         serve_socket(&socket, &service, send)?;
         keep_history(&service, opened.after_crash)?;
-        if let Some(http) = http {
-            show_mount(http, service.clone())
-                .map_err(|error| Refusal::Failed { doing: "start the threads of --http".to_owned(), error })?;
-        }
+        let shown = match (http, listen) {
+            (Some(http), _) => show_mount(http, service.clone()),
+            (None, Some(listen)) => show_mount_later(listen, service.clone()),
+            (None, None) => Ok(()),
+        };
+        shown.map_err(|error| Refusal::Failed { doing: "start the threads of --http".to_owned(), error })?;
         drop(waiting);
         let failed = |error| Refusal::Failed { doing: "leave the mount to the holder".to_owned(), error };
         if let Some(keeper) = heirs.lock_keeper() {

@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use headpond_holder::{has_ended, is_dead_but_for_fuse};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::geteuid;
@@ -109,12 +110,12 @@ impl ControlSocket {
         let dir = path.parent().unwrap_or(Path::new("."));
         let _lock = runtime_dir::lock(dir).map_err(|error| Refusal::from_io("lock", dir, error))?;
         match UnixStream::connect(path) {
-            Ok(_) => {
+            Ok(stream) if !is_of_the_dead(&stream) => {
                 let what = "another headpond".to_owned();
                 return Err(Refusal::MountPointInUse { path: mountpoint.to_owned(), what });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => {
+            Ok(_) | Err(_) => {
                 fs::remove_file(path)
                     .map_err(|error| Refusal::from_io("remove the old control socket", path, error))?;
             }
@@ -166,8 +167,19 @@ fn receive(stream: UnixStream, handle: &mut impl FnMut(ClientCommand, Client)) {
     }
 }
 
+/// Whether the process that listens there is dead. A thread of it that the kernel does not let go keeps all its descriptors
+/// open, and nobody answers.
+fn is_of_the_dead(stream: &UnixStream) -> bool {
+    let process = socket_peercred(stream).map(|peer| peer.pid.as_raw_nonzero().get().cast_unsigned());
+    process.is_ok_and(|process| has_ended(process) || is_dead_but_for_fuse(process))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+
     use super::*;
     use crate::service::client::ask_at;
 
@@ -238,6 +250,29 @@ mod tests {
         });
         assert!(stranger.is_err(), "{stranger:?}");
         assert_eq!(ask().unwrap(), Answer::Done, "and the next one is");
+    }
+
+    /// The descriptor that is kept here stands for those of a thread that the kernel does not let go.
+    #[test]
+    fn a_worker_listens_although_the_dead_one_still_has_its_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        let mut living = Command::new("perl");
+        living.args(["-e", "listen(STDIN, 9) or die; $| = 1; print 1; sleep 600"]);
+        living.stdin(socket.try_clone().unwrap()).stdout(Stdio::piped());
+        let mut living = living.spawn().unwrap();
+        living.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let refused = ControlSocket::listen(&path, Path::new("/mnt")).unwrap_err();
+        assert_eq!(refused.status(), ExitStatus::MountPointInUse);
+        living.kill().unwrap();
+        living.wait().unwrap();
+        assert!(UnixStream::connect(&path).is_ok(), "the descriptor listens on");
+        let next = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
+        std::thread::spawn(move || next.serve(|_, client| client.answer(&Answer::Done)));
+        let answer = ask_at(&path, geteuid().as_raw(), &ClientCommand::Status, Some(Duration::from_secs(10)));
+        assert_eq!(answer.unwrap(), Answer::Done);
     }
 
     #[test]

@@ -15,4 +15,4 @@ mod site;
 
 pub(crate) use access::{Session, Token};
 pub(crate) use server::HttpServer;
-pub(crate) use site::show_mount;
+pub(crate) use site::{show_mount, show_mount_later};

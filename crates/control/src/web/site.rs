@@ -1,6 +1,7 @@
 //! What is at which path.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use super::access::{Access, Denied, word};
 use super::report;
@@ -8,7 +9,12 @@ use super::request::HttpRequest;
 use super::response::HttpResponse;
 use super::server::HttpServer;
 use crate::numbers::exposition;
+use crate::process::log::log_line;
+use crate::refusal::Refusal;
 use crate::service::Service;
+
+/// How often an address that is taken is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The page in one file, which asks for nothing but the JSON below.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
@@ -27,6 +33,27 @@ pub(crate) fn show_mount(server: HttpServer, service: Service) -> std::io::Resul
         Ok(nonce) => answer(access, request, &nonce, &service),
         Err(error) => HttpResponse::text("500 Internal Server Error", &format!("no random numbers: {error}")),
     })
+}
+
+/// The same at an address that is taken: once it is free. Until then nobody is answered there.
+///
+/// A worker that follows a dead one does so. A thread of that one which the kernel does not let go may keep its sockets.
+pub(crate) fn show_mount_later(
+    listen: impl Fn() -> Result<HttpServer, Refusal> + Send + 'static,
+    service: Service,
+) -> std::io::Result<()> {
+    let once_free = move || {
+        loop {
+            std::thread::sleep(AGAIN);
+            let Ok(server) = listen() else { continue };
+            match show_mount(server, service) {
+                Ok(()) => log_line("--http: the address is free, and the page is there again"),
+                Err(error) => log_line(format_args!("--http: no threads for the page: {error}")),
+            }
+            return;
+        }
+    };
+    std::thread::Builder::new().name("http-later".to_owned()).spawn(once_free).map(drop)
 }
 
 /// What is shown, apart from a mount for tests.
