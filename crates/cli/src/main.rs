@@ -13,6 +13,7 @@ mod freeze;
 #[cfg(feature = "lab")]
 mod lab;
 mod mount;
+mod on_mount;
 mod output;
 mod pages;
 mod peer;

@@ -8,24 +8,29 @@ use headpond_control::{
 };
 
 use crate::args::{BACKGROUND_CHILD, MountArgs, WORKER};
+use crate::on_mount::OnMount;
 
 /// `headpond mount`.
 pub fn run(args: &MountArgs, background_child: bool, worker: bool) -> Result<(), Refusal> {
-    run_planned(args, background_child, worker, &|plan| Ok(plan))
+    run_for(args, background_child, worker, &Purpose::default())
 }
 
-/// The same, with a plan that another command makes of that of `mount`.
-pub fn run_planned(
-    args: &MountArgs,
-    background_child: bool,
-    worker: bool,
-    also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>,
-) -> Result<(), Refusal> {
+/// What another command than `mount` wants of a mount.
+#[derive(Default)]
+pub struct Purpose {
+    /// The number of the pool's owner, if the mount needs a certain one.
+    pub owner: Option<u64>,
+    /// What to start once the mount is there.
+    pub on_mount: Option<OnMount>,
+}
+
+/// The same, for another command.
+pub fn run_for(args: &MountArgs, background_child: bool, worker: bool, purpose: &Purpose) -> Result<(), Refusal> {
     match (args.background, background_child) {
         (true, false) => in_background(args),
         _ if !worker && !is_alone() => hold(background_child),
-        (_, true) => as_daemon(args, also),
-        (false, false) => in_foreground(args, also),
+        (_, true) => as_daemon(args, purpose),
+        (false, false) => in_foreground(args, purpose),
     }
 }
 
@@ -57,10 +62,10 @@ fn hold(background: bool) -> Result<(), Refusal> {
     }
 }
 
-fn in_foreground(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>) -> Result<(), Refusal> {
+fn in_foreground(args: &MountArgs, purpose: &Purpose) -> Result<(), Refusal> {
     end_on_panic();
     keep_to_processors(args)?;
-    let (succession, plan) = place(also(plan(args))?)?;
+    let (succession, plan) = place(plan(args, purpose))?;
     let is_first = succession.as_ref().is_none_or(Succession::is_first);
     let running = Running::start(&plan, succession)?;
     for line in running.summary().lines() {
@@ -69,7 +74,7 @@ fn in_foreground(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan,
     if is_first {
         log_line("serving until you unmount; ctrl-C ends at once and keeps dirty data in the pool");
     }
-    finish(running)
+    serve(running, is_first, purpose)
 }
 
 fn in_background(args: &MountArgs) -> Result<(), Refusal> {
@@ -84,13 +89,13 @@ fn in_background(args: &MountArgs) -> Result<(), Refusal> {
 }
 
 /// Runs the daemon that `--background` started. The waiting command shows a refusal. The daemon's log gets it, too.
-fn as_daemon(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Refusal>) -> Result<(), Refusal> {
+fn as_daemon(args: &MountArgs, purpose: &Purpose) -> Result<(), Refusal> {
     end_on_panic();
     let started = (|| {
-        let plan = plan(args).absolute()?;
+        let plan = plan(args, purpose).absolute()?;
         keep_to_processors(args)?;
         leave_terminal()?;
-        let (succession, plan) = place(also(plan)?)?;
+        let (succession, plan) = place(plan)?;
         let is_first = succession.as_ref().is_none_or(Succession::is_first);
         log_line(format_args!(
             "headpond {} {} {} at {}, as process {}",
@@ -100,14 +105,14 @@ fn as_daemon(args: &MountArgs, also: &dyn Fn(MountPlan) -> Result<MountPlan, Ref
             plan.mountpoint.display(),
             std::process::id()
         ));
-        Running::start(&plan, succession)
+        Ok((Running::start(&plan, succession)?, is_first))
     })();
-    let running = started.inspect_err(report_refusal)?;
+    let (running, is_first) = started.inspect_err(report_refusal)?;
     if report_ready(&running.summary()).is_err() {
         log_line("the `headpond mount` that started this daemon is gone; the daemon ends");
         running.leave_at_once();
     }
-    finish(running)
+    serve(running, is_first, purpose)
 }
 
 /// Before the first thread starts: each gets the processors of the one that starts it.
@@ -115,13 +120,17 @@ fn keep_to_processors(args: &MountArgs) -> Result<(), Refusal> {
     args.processors.as_ref().map_or(Ok(()), Processors::keep_to)
 }
 
-fn finish(running: Running) -> Result<(), Refusal> {
+/// Serves it until its end. Its first worker has started what `purpose` says, and a later one starts nothing again.
+fn serve(running: Running, is_first: bool, purpose: &Purpose) -> Result<(), Refusal> {
+    if let Some(on_mount) = purpose.on_mount.as_ref().filter(|_| is_first) {
+        on_mount.start();
+    }
     let ended = running.serve()?;
     log_line(&ended);
     Ok(())
 }
 
-fn plan(args: &MountArgs) -> MountPlan {
+fn plan(args: &MountArgs, purpose: &Purpose) -> MountPlan {
     let pool = PoolPlan {
         origin: args.origin.clone(),
         flashes: args.flash.clone(),
@@ -129,7 +138,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         copies: args.copies,
         peers: args.peer.plans(),
         lease: args.lease.plan(),
-        owner: None,
+        owner: purpose.owner,
         size: args.size,
         reserve: args.reserve,
         mode: args.mode,

@@ -18,7 +18,8 @@ use signal_hook::iterator::Signals;
 
 use crate::args::{Cli, Command, MountArgs};
 use crate::check::show;
-use crate::mount;
+use crate::mount::{self, Purpose};
+use crate::on_mount::{self, OnMount};
 use crate::output::{print, print_json};
 use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs};
 use crate::progress::{Bar, Interrupt};
@@ -42,7 +43,7 @@ pub fn run(args: &PeerCommandArgs, background_child: bool, worker: bool) -> Resu
             let address = server.address().map_err(failed)?;
             stop_on_signals(server.stopper()).map_err(failed)?;
             if drains {
-                log_line("draining: no new copy is made. To end that: headpond peer drain --undo");
+                log_line("draining: no new copy is made. To end that: headpond peer drain --undo --store DIR");
             }
             log_line(format_args!("keeps copies in {}, and listens at {address}", store.display()));
             server.serve().map_err(failed)?;
@@ -187,6 +188,7 @@ fn mount_args(args: &TakeoverArgs, copy: PathBuf) -> Result<MountArgs, Refusal> 
         line.extend(files.iter().flat_map(|file| [option.into(), file.clone().into()]));
     }
     line.extend(args.lease.words());
+    line.extend(args.peer.words());
     line.extend(["--".into(), args.origin.clone().into(), args.mountpoint.clone().into()]);
     match Cli::try_parse_from(line).map(|cli| cli.command) {
         Ok(Command::Mount(args)) => Ok(*args),
@@ -223,6 +225,9 @@ pub fn guard(args: &TakeoverArgs, background_child: bool, worker: bool) -> Resul
 }
 
 fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: bool) -> Result<(), Refusal> {
+    if let Some(program) = args.on_mount.as_deref().filter(|_| !worker && !background_child) {
+        on_mount::check(program)?;
+    }
     // Each process after the first goes on with what that one took.
     let taken = match args.guard() {
         _ if worker || background_child => taken_over(&args.store, args.pool.as_deref())?,
@@ -234,10 +239,8 @@ fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: boo
         log_line(format_args!("pool {pool}: this host is the owner from now on, with owner's number {owner}"));
     }
     let mount = mount_args(args, path)?;
-    mount::run_planned(&mount, background_child, worker, &|mut plan| {
-        plan.pool.owner = Some(owner);
-        Ok(plan)
-    })
+    let on_mount = args.on_mount.as_deref().map(|program| OnMount::new(program, &args.mountpoint, pool));
+    mount::run_for(&mount, background_child, worker, &Purpose { owner: Some(owner), on_mount })
 }
 
 /// Takes the pool for this host, if a mount of its copy would find nothing to refuse.

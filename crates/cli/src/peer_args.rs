@@ -12,7 +12,7 @@ use headpond_control::{Decisions, EtcdAddress, GuardPlan, LeasePlan, PeerAddress
 pub struct PeerArgs {
     /// A host that keeps a copy of what is dirty, where `headpond peer serve` listens: an fsync returns once it is on
     /// the flash here, and in that host's memory (docs/copies.md). With several, one keeps the copy, or two do
-    /// (--copies); when one is lost, the next one gets one. You can repeat this option
+    /// (--copies); when one is lost, the next one gets one. You can repeat this option, but not with `pool add`
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = address)]
     pub peer: Vec<String>,
     /// This host's certificates: ca.pem, certificate.pem and key.pem. Without them a peer must be on this host
@@ -46,12 +46,29 @@ impl PeerArgs {
         self.peer.iter().map(plan).collect()
     }
 
+    /// As words of another command line.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut line: Vec<OsString> = Vec::new();
+        for address in &self.peer {
+            line.extend(["--peer".into(), address.into()]);
+        }
+        if self.peer.is_empty() {
+            return line;
+        }
+        if let Some(dir) = &self.peer_certificates {
+            line.extend(["--peer-certificates".into(), dir.into()]);
+        }
+        line.extend(self.copies_durable.then(|| "--copies-durable".into()));
+        line.extend(["--peer-timeout".into(), self.peer_timeout.to_string().into()]);
+        line
+    }
+
     /// The only one, for a daemon that has another directory.
     pub fn absolute_plan(&self) -> Result<Option<PeerPlan>, Refusal> {
         let mut plans = self.plans();
         if plans.len() > 1 {
             return Err(Refusal::Usage(
-                "one --peer at a time: one host keeps the copy. Nothing was changed".to_owned(),
+                "one --peer at a time: name the next one with another command. Nothing was changed".to_owned(),
             ));
         }
         let mut plan = plans.pop();
@@ -154,7 +171,7 @@ pub enum PeerCommand {
         certificates: Option<PathBuf>,
     },
     /// Wait until a pool whose copy is here has no owner any more, and take it over: mount it, in this process
-    Guard(TakeoverArgs),
+    Guard(Box<TakeoverArgs>),
     /// Show what is kept: for each pool its owner's number, its size, and when its owner was last connected
     Status {
         /// The directory of the copies
@@ -206,7 +223,7 @@ pub enum PeerCommand {
 
   By itself, once the owner's lease is gone:
     headpond peer guard /slow/mysql /var/lib/mysql --store /nvme/copies --registry http://etcd1:2379 \\
-      --fence /etc/headpond/fence --allow-other
+      --fence /etc/headpond/fence --on-mount /etc/headpond/start-database --allow-other
 
 docs/copies.md has the whole way, and how to go back.")]
 pub struct TakeoverArgs {
@@ -223,6 +240,9 @@ pub struct TakeoverArgs {
     /// The registry that says whether the pool has an owner.
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// Where copies are to be from then on.
+    #[command(flatten)]
+    pub peer: PeerArgs,
     /// A program that keeps the old owner from the origin: its NFS export, its reservation, its power. Its arguments:
     /// pool, old node, new node, new owner's number, origin. Status 0: the old node cannot write there any more
     #[arg(long, value_name = "PROGRAM", requires = "registry")]
@@ -244,6 +264,10 @@ pub struct TakeoverArgs {
     /// As --keep-pool, but keep the origin's version of the file, and drop the pool's dirty data for good
     #[arg(long, value_name = "FILE|all")]
     pub keep_origin: Vec<PathBuf>,
+    /// A program that is started once the mount is there, to have the database started. Its arguments: mount point, pool.
+    /// It has no more capabilities than the daemon; let it ask systemd. If it fails, the log says so, and the mount stays
+    #[arg(long, value_name = "PROGRAM")]
+    pub on_mount: Option<PathBuf>,
     /// Return as soon as the mount is ready, and serve it in the background
     #[arg(long)]
     pub background: bool,

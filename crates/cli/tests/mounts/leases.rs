@@ -201,9 +201,14 @@ fn fence(pond: &Pond, status: u8) -> PathBuf {
 
 /// The same with something to do.
 fn fence_that(pond: &Pond, does: &str) -> PathBuf {
-    let path = pond.at("fence");
-    let next = pond.at("fence.next");
-    fs::write(&next, format!("#!/bin/sh\necho \"$@\" >> {}\n{does}\n", pond.at("fenced").display())).unwrap();
+    noting(pond, "fence", "fenced", does)
+}
+
+/// A program of this name that notes with what it was called, and then has something to do.
+fn noting(pond: &Pond, name: &str, calls: &str, does: &str) -> PathBuf {
+    let path = pond.at(name);
+    let next = pond.at(&format!("{name}.next"));
+    fs::write(&next, format!("#!/bin/sh\necho \"$@\" >> {}\n{does}\n", pond.at(calls).display())).unwrap();
     fs::set_permissions(&next, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&next, &path).unwrap();
     path
@@ -266,7 +271,9 @@ fn a_guard_goes_on_with_all_that_was_synced_once_the_owner_is_dead() {
     fs::write(pond.at("fence"), "#!/bin/sh\nsleep 30\n").unwrap();
     wait_until("it has the lease again", || guard.log().matches("is about to follow").count() >= 2);
     guard.kill();
-    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    let database = noting(&pond, "start", "started", "cat \"$1/ledger\" > /dev/null && exit 3");
+    let programs = ["--fence".as_ref(), program.as_os_str(), "--on-mount".as_ref(), database.as_os_str()];
+    let mut guard = Guard::start(&pond, &etcd.address(), &programs);
     let status =
         run(["peer".as_ref(), "status".as_ref(), "--json".as_ref(), "--store".as_ref(), pond.at("store").as_os_str()]);
     assert_eq!(status.ok().json()[0]["owner"], 1, "the number went up for nothing");
@@ -281,6 +288,19 @@ fn a_guard_goes_on_with_all_that_was_synced_once_the_owner_is_dead() {
     assert!(found >= synced, "{found} of {synced} synced records");
     write_and_sync(&pond.at("mnt2").join("after"), b"on the second host");
     assert_eq!(pond.marker().unwrap()["owner"], 2);
+    // The database was to be started on it, once. That this failed is no matter of the mount.
+    wait_until("it says how the program ended", || guard.log().contains("ended with exit status: 3"));
+    let told = format!("{} {}\n", pond.at("mnt2").display(), words[0]);
+    assert_eq!(fs::read_to_string(pond.at("started")).unwrap(), told);
+    let worker =
+        run(["status".as_ref(), pond.at("mnt2").as_os_str(), "--json".as_ref()]).ok().json()["pid"].to_string();
+    assert!(Command::new("kill").args(["-KILL", &worker]).status().unwrap().success());
+    assert_eq!(fs::read(pond.at("mnt2").join("after")).unwrap(), b"on the second host");
+    wait_until("the next worker answers", || {
+        let said = run(["status".as_ref(), pond.at("mnt2").as_os_str(), "--json".as_ref()]);
+        said.status == 0 && said.json()["takeovers"] == 1
+    });
+    assert_eq!(fs::read_to_string(pond.at("started")).unwrap(), told, "a worker that takes over starts it again");
     // Its mount dies, too. The guard goes on with its own pool, and fences nobody.
     let status = run(["status".as_ref(), pond.at("mnt2").as_os_str(), "--json".as_ref()]).ok().json();
     let pids = ["holder", "pid"].map(|name| status[name].as_u64().unwrap().to_string());
@@ -288,9 +308,12 @@ fn a_guard_goes_on_with_all_that_was_synced_once_the_owner_is_dead() {
     wait_until("both are gone", || pids.iter().all(|pid| headpond_control::has_ended(pid.parse().unwrap())));
     unmount_lazily(&pond.at("mnt2"));
     drop(guard);
-    let mut guard = Guard::start(&pond, &etcd.address(), &["--fence".as_ref(), program.as_os_str()]);
+    noting(&pond, "start", "started", "exit 0");
+    let mut guard = Guard::start(&pond, &etcd.address(), &programs);
     guard.wait_for_mount(&pond);
     assert_eq!(fs::read_to_string(pond.at("fenced")).unwrap().lines().count(), calls, "it fenced itself");
+    wait_until("it says how the program ended", || guard.log().contains("start: done"));
+    assert_eq!(fs::read_to_string(pond.at("started")).unwrap(), told.repeat(2), "with each mount anew");
     assert_eq!(fs::read(pond.at("mnt2").join("after")).unwrap(), b"on the second host");
 }
 

@@ -178,7 +178,17 @@ fn what_was_synced_outlives_the_owners_host_and_its_flashes() {
         let synced = lose_the_owner(&mut pond, daemon, after);
         assert!(records(&pond.origin().join("ledger")) < synced, "the origin alone would do, so this shows nothing");
         take_over(&pond, &[]).refused(2, &["--old-owner-is-dead", "Nothing was changed"]);
-        take_over(&pond, &["--old-owner-is-dead"]).ok();
+        let missing = ["--old-owner-is-dead", "--on-mount", "/nowhere"];
+        take_over(&pond, &missing).refused(2, &["--on-mount /nowhere", "No such file"]);
+        assert_ne!(pond.marker().unwrap()["owner"], 2, "the refusal came too late");
+        let program = pond.at("start");
+        fs::write(&program, format!("#!/bin/sh\ncp \"$1/ledger\" {}\n", pond.at("seen").display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        take_over(&pond, &["--old-owner-is-dead", "--on-mount", program.to_str().unwrap()]).ok();
+        wait_until("it says how the program ended", || {
+            fs::read_to_string(pond.at("log2")).unwrap().contains("start: done")
+        });
+        assert!(records(&pond.at("seen")) >= synced, "the program saw another ledger");
         let ledger = pond.at("mnt2").join("ledger");
         assert!(records(&ledger) >= synced, "{} of {synced} synced records", records(&ledger));
         let listed = run([
@@ -361,6 +371,38 @@ fn the_next_peer_has_the_copy_once_the_first_is_lost_and_it_can_take_over() {
     });
     take_over(&pond, &["--old-owner-is-dead"]).refused(43, &["is not all of the pool"]);
     goes_on_with_everything(&pond, "store3", synced);
+}
+
+/// The host that goes on has a peer of its own: one that is there only later. A third one goes on when that host dies, too.
+#[test]
+fn a_take_over_has_its_copy_at_the_peer_that_it_names() {
+    let mut pond = Pond::new();
+    let (first, next) = (Peer::here(&pond), Peer::on_another(&pond));
+    let daemon = mount(&mut pond, &["--size", SIZE, "--peer", &first.address]);
+    let synced = lose_the_owner(&mut pond, daemon, 50);
+    let address = next.address.clone();
+    next.signal("-STOP");
+    take_over(&pond, &["--old-owner-is-dead", "--peer", &address]).ok();
+    let mnt = pond.at("mnt2");
+    next.signal("-CONT");
+    let has_copy = || {
+        let status = run(["pool".as_ref(), "status".as_ref(), mnt.as_os_str(), "--json".as_ref()]).ok().json();
+        status["members"].as_array().unwrap().iter().any(|member| member["flash"] == address.as_str())
+            && status["exposed_bytes"] == 0
+    };
+    wait_until("it has its copy", has_copy);
+    run(["set".as_ref(), mnt.as_os_str(), "flush-period=12h".as_ref()]).ok();
+    write_and_sync(&mnt.join("after"), b"on the second host");
+    kill_second(&pond);
+    for copy in fs::read_dir(pond.at("store")).unwrap() {
+        fs::remove_file(copy.unwrap().path()).unwrap();
+    }
+    drop(first);
+    take_over_from(&pond, "store3", &["--old-owner-is-dead"]).ok();
+    let found = records(&mnt.join("ledger"));
+    assert!(found >= synced, "{found} of {synced} synced records");
+    assert_eq!(fs::read(mnt.join("after")).unwrap(), b"on the second host");
+    run(["unmount".as_ref(), mnt.as_os_str()]).ok();
 }
 
 /// Two hosts have all that is synced. The owner dies with its flash, and one of them: at once, or before.
@@ -577,6 +619,12 @@ fn a_pool_whose_own_flash_fails_goes_on_upon_its_copy() {
     );
     assert_eq!(pond.status()["flash_failed"], false);
     assert!(fs::read(&path).unwrap() == holds);
+    // Another flash has all that is dirty, so the next mount has it without the peer.
+    let another = pond.at(SECOND);
+    pool(&pond, "add", &[another.as_os_str(), "--size".as_ref(), SIZE.as_ref()]).ok();
+    write_and_sync(&pond.mnt().join("after"), b"on both");
+    wait_until("each block has its second copy", || pool_status(&pond)["exposed_bytes"] == 0);
+    assert_eq!(fs::read(pond.mnt().join("after")).unwrap(), b"on both");
     pond.unmount(&[]).ok();
     assert!(fs::read(pond.origin().join("file")).unwrap() == holds);
 }

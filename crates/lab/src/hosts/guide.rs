@@ -1,8 +1,8 @@
 //! The guide of docs/copies.md, followed as it stands there: two hosts and a witness, each with a network, a name and
 //! files of its own, from nothing to a database's directory that is served by the second host once the first is dead.
 //!
-//! A shell script stands for systemd and one for scp (`guide/`). headpond, etcd and the programs of the guide are there
-//! already, and the pool is small. All else is what the guide says.
+//! A shell script stands for systemd, one for scp, and `cp` for the database (`guide/`). headpond, etcd and the programs of the
+//! guide are there already, and the pool is small. All else is what the guide says.
 
 use super::chain::until;
 use super::network::{Network, Node};
@@ -104,9 +104,12 @@ pub fn follow(guide: &Guide<'_>, directory: &Path) -> Result<String> {
             host(*node)?.run(&last.commands).map(|text| said = text).map(|()| true)
         })?;
         let _ = writeln!(printed, "after the loss of db1: {}\n{said}", node.name());
-        let found = host(*node)?.run("cat /var/lib/mysql/ledger")?;
+        until(&mut || Ok(()), "the database is started there", || {
+            host(*node)?.run("test -s /run/found").map(|_| true)
+        })?;
+        let found = host(*node)?.run("cat /run/found")?;
         if found.trim() != KEPT {
-            return Err(failed(format!("{} has another ledger: {found}", node.name())));
+            return Err(failed(format!("the database on {} found another ledger: {found}", node.name())));
         }
     }
     Ok(printed)

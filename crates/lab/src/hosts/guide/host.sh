@@ -40,6 +40,8 @@ mkdir -p "$root/usr/lib/systemd/system"
 cp "$units"/*.service "$root/usr/lib/systemd/system/"
 # As Debian has it.
 printf '[Service]\nEnvironmentFile=-/etc/default/etcd\nExecStart=/usr/bin/etcd\n' > "$root/usr/lib/systemd/system/etcd.service"
+# A database that starts up and notes what it has found.
+printf '[Service]\nExecStart=cp /var/lib/mysql/ledger /run/found\n' > "$root/usr/lib/systemd/system/mariadb.service"
 cp "$place/hosts" "$root/etc/hosts"
 cp "$place/systemctl" "$place/scp" "$root/usr/local/bin/"
 mkdir "$root/ready"
