@@ -113,12 +113,12 @@ pub enum Command {
     Get(GetArgs),
     /// Show the devices of a pool, and change them while it is in use
     Pool(PoolArgs),
-    /// Keep copies of what is dirty on other hosts, so that this one can go on if such a host is lost
+    /// Keep copies of other hosts' dirty data, so that this host can go on when one of them is lost
     Peer(PeerCommandArgs),
     /// Go on, on this host, with a pool whose host was lost: from the copy that `peer serve` has kept
     ///
-    /// First the owner's number in the store goes up, so that the lost host's copies are refused from then on. Then the
-    /// pool is mounted from the copy, with all that the lost host had synced. Nothing here keeps the lost host from the
+    /// If nothing is found that speaks against it, the owner's number in the store goes up, so that the lost host's copies are
+    /// refused from then on, and the pool is mounted from the copy, with all that the lost host had synced. Nothing here keeps the lost host from the
     /// origin itself: it must be dead, or cut off from the origin.
     Takeover(Box<TakeoverArgs>),
     /// Give a pool to the host that has its copy: unmount here, and mount there
@@ -503,7 +503,8 @@ pub struct UpgradeArgs {
 A rule matches if all of its conditions match.
 Conditions of the process: pid, name, command, user, cgroup. Of the file: path, ext. Of the request: min-size,
 max-size, direction=read|write. With for=2h a rule ends by itself after two hours.
-Actions: cache, bypass, read-only, write-through, and with a quota (quota=2G, quota=20%): pin, share.")]
+Actions: cache, bypass, read-only, write-through, and with a quota (quota=2G, quota=20%): pin, share.
+With an action or without one: copies=0|1|2, compression=off|lz4|zstd:LEVEL. docs/rules.md explains each word.")]
 pub struct RulesArgs {
     /// What to do.
     #[command(subcommand)]
@@ -525,7 +526,7 @@ pub enum RulesCommand {
     Add {
         /// The mount
         mountpoint: PathBuf,
-        /// Conditions and an action, such as name=mariabackup action=bypass
+        /// Conditions, and what holds for what they match, such as name=mariabackup action=bypass
         #[arg(value_name = "KEY=VALUE", required = true, value_parser = word)]
         words: Vec<(String, String)>,
         /// Put the new rule before the rule with this number

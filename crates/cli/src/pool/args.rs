@@ -72,7 +72,7 @@ pub enum PoolCommand {
     Remove {
         /// The mount
         mountpoint: PathBuf,
-        /// The file or block device
+        /// The file or block device, or the peer as `pool status` names it
         #[arg(required_unless_present = "cancel")]
         flash: Option<PathBuf>,
         /// Take back the removal that is under way. What was moved stays where it is
