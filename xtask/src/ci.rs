@@ -66,6 +66,7 @@ fn simulate(report: &mut Report) {
     simulate_range(report, "simulator, members with copies only", seeds::fresh_copies(&root), &copies);
     let reuse = ["--members", "--reuse", "--upkeep"];
     simulate_range(report, "simulator, numbers given again", seeds::fresh_reuse(&root), &reuse);
+    simulate_range(report, "simulator, other kernels", seeds::fresh_kernels(&root), &["--kernels"]);
     simulate_range(report, "simulator, several hosts", seeds::fresh_hosts(&root), &["--hosts"]);
 }
 

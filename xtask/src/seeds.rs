@@ -53,6 +53,14 @@ pub fn fresh_reuse(root: &Path) -> Result<String, String> {
     range(root, "fresh-reuse")
 }
 
+/// The range of histories in which another kernel tells birth times, or none, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_kernels(root: &Path) -> Result<String, String> {
+    range(root, "fresh-kernels")
+}
+
 /// The range of histories of several hosts, the same.
 ///
 /// # Errors

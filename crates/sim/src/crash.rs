@@ -101,7 +101,8 @@ impl Sim<'_> {
             .filter(|known| known.tells)
             .filter_map(|known| {
                 let file = self.world.origin.by_identity(known.identity)?;
-                (self.world.origin.identity(file).ok() == known.identity.file()).then_some(file)
+                let (now, before) = (self.world.origin.identity(file).ok()?, known.identity.file()?);
+                now.may_be(before).then_some(file)
             })
             .collect();
         if told.is_empty() {
@@ -173,6 +174,9 @@ impl Sim<'_> {
         self.world.note_covered();
         self.world.lose_daemon(cut, origin_falls);
         self.boots += u64::from(origin_falls);
+        if origin_falls {
+            self.world.origin.has_another_kernel();
+        }
         self.requests.clear();
         self.status_changes.clear();
         // After a crash another time counts, if answers were not durable.
@@ -365,7 +369,7 @@ impl Sim<'_> {
             let found = found.map(|found| self.told_of_a_volume(found, known.left));
             let verdict = restored.reconcile(known.object, found.as_ref());
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
-            let same = found.as_ref().is_some_and(|found| found.identity() == known.identity);
+            let same = found.as_ref().is_some_and(|found| found.identity().may_be(known.identity));
             let gone = matches!(verdict, Verdict::Forgotten);
             match (outside, verdict) {
                 (Some(outside), verdict) if file == Some(outside.file) && same => {

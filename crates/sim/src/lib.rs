@@ -293,6 +293,9 @@ impl fmt::Display for Failure {
         if self.options.reuse {
             f.write_str(" --reuse")?;
         }
+        if self.options.kernels {
+            f.write_str(" --kernels")?;
+        }
         if self.options.uses {
             f.write_str(" --uses")?;
         }

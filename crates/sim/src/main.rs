@@ -78,6 +78,9 @@ struct Arguments {
     /// whether they are there
     #[arg(long, requires = "members")]
     reuse: bool,
+    /// With each loss of power another kernel: one tells when files were born, and the next one does not
+    #[arg(long, conflicts_with_all = ["names", "uses", "hosts", "untorn"])]
+    kernels: bool,
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
@@ -176,6 +179,7 @@ fn main() -> ExitCode {
         parity: arguments.parity,
         upkeep: arguments.upkeep,
         reuse: arguments.reuse,
+        kernels: arguments.kernels,
         uses: arguments.uses,
         planted: arguments.planted,
         hosts: arguments.hosts,

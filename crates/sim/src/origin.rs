@@ -133,6 +133,8 @@ pub(crate) struct SimOrigin {
     kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
+    /// It keeps them, and one kernel tells them, and the next one does not: whether this one does.
+    told: Option<bool>,
     /// Without birth times: a number went to another file since everything was durable.
     number_again: bool,
     /// Wall-clock time. Grows with each change, so that no two changes share a time unless it has steps.
@@ -156,10 +158,21 @@ impl SimOrigin {
             told_free: None,
             kind,
             births,
+            told: None,
             number_again: false,
             clock: 1_000_000,
             step: 1000,
         }
+    }
+
+    /// One kernel tells birth times, and the next one does not. This one does not.
+    pub(crate) const fn tell_births_by_turns(&mut self) {
+        (self.births, self.told) = (false, Some(false));
+    }
+
+    /// Another kernel runs.
+    pub(crate) fn has_another_kernel(&mut self) {
+        self.told = self.told.map(|told| !told);
     }
 
     fn tick(&mut self) -> UnixNanos {
@@ -214,7 +227,7 @@ impl SimOrigin {
         self.number_again |= !self.births && self.files.values().any(|file| file.inode == inode);
         let stamp = Stamp { size: 0, mtime: now, ctime: now };
         // Finer than the times that programs see: the file system itself tells files apart by it.
-        let birth = if self.births { self.clock } else { 0 };
+        let birth = if self.births || self.told.is_some() { self.clock } else { 0 };
         let file = File {
             inode,
             birth,
@@ -264,9 +277,11 @@ impl SimOrigin {
         self.files.get(&id).ok_or(Errno::BADF)
     }
 
-    /// Inode number and birth time.
+    /// Inode number and birth time, as far as this kernel tells it.
     pub(crate) fn identity(&self, id: FileId) -> Result<FileIdentity> {
-        self.file(id).map(|file| FileIdentity { inode: file.inode, birth: UnixNanos(file.birth) })
+        let told = self.told.unwrap_or(true);
+        let birth = |file: &File| if told { UnixNanos(file.birth) } else { FileIdentity::NO_BIRTH };
+        self.file(id).map(|file| FileIdentity { inode: file.inode, birth: birth(file) })
     }
 
     /// A name of the file.

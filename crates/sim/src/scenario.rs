@@ -60,6 +60,8 @@ pub struct Options {
     pub upkeep: bool,
     /// A device that joins often has the number of a member that is gone; and members are asked whether they are there.
     pub reuse: bool,
+    /// With each power cut comes another kernel: one tells birth times, and the next one does not.
+    pub kernels: bool,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in a history of uses.
@@ -94,6 +96,7 @@ impl Default for Options {
             parity: false,
             upkeep: false,
             reuse: false,
+            kernels: false,
             uses: false,
             planted_use: None,
             hosts: false,
@@ -382,7 +385,10 @@ pub(crate) struct Scenario {
     pub(crate) space: SpaceKind,
     /// Blocks that files may take beyond those that they have at the beginning: a quota.
     pub(crate) quota_blocks: Option<u64>,
+    /// Files are told apart by birth times.
     pub(crate) births: bool,
+    /// One kernel tells birth times, and the next one does not.
+    pub(crate) kernels: bool,
     /// The bytes of a volume among the files.
     pub(crate) volume: Option<u64>,
     /// Power cuts in a thousand crashes. The others kill only the daemon.
@@ -597,7 +603,8 @@ impl Scenario {
             origin_blocks: if rng.chance(150) { total / 4096 } else { PLENTY },
             space: SpaceKind::of(seed),
             quota_blocks: quota(seed, total / 4096),
-            births: rng.chance(800),
+            births: rng.chance(800) && !options.kernels,
+            kernels: options.kernels,
             volume: volume(seed, file_bytes, options.volumes),
             power_cuts: *rng.pick(&[0, 500, 700, 1000]),
             origin_falls: *rng.pick(&[0, 500, 1000]),

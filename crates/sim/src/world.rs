@@ -122,6 +122,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(scenario: &Scenario, seed: u64, verbose: bool) -> Self {
+        let mut origin = SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births);
+        if scenario.kernels {
+            origin.tell_births_by_turns();
+        }
         Self {
             now: Nanos(1),
             rng: Rng::for_part(seed, u64::MAX - 1),
@@ -129,7 +133,7 @@ impl World {
             flash: scenario.devices(),
             marker: Marker::default(),
             losses: Losses::new(scenario),
-            origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
+            origin,
             core: None,
             killed: false,
             outliving: scenario.tail_slots.map(OutlivingMemory::new),

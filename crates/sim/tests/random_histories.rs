@@ -35,9 +35,10 @@ fn regression(line: &str) -> Option<(u64, Options)> {
             "--parity" => options.parity = true,
             "--hosts" => options.hosts = true,
             // Newer than all that is said above: those draw it.
-            "--upkeep" | "--reuse" => {
+            "--upkeep" | "--reuse" | "--kernels" => {
                 options.upkeep |= word == "--upkeep";
                 options.reuse |= word == "--reuse";
+                options.kernels |= word == "--kernels";
                 (options.host_segments, options.volumes, options.second_tail) = (None, None, None);
             }
             "--volumes" => options.volumes = Some(words.next()?.parse().ok()?),
