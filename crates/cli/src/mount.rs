@@ -22,13 +22,15 @@ pub struct Purpose {
     pub owner: Option<u64>,
     /// What to start once the mount is there.
     pub on_mount: Option<OnMount>,
+    /// What each worker has to know that is not on the command line.
+    pub words: Vec<OsString>,
 }
 
 /// The same, for another command.
 pub fn run_for(args: &MountArgs, background_child: bool, worker: bool, purpose: &Purpose) -> Result<(), Refusal> {
     match (args.background, background_child) {
         (true, false) => in_background(args),
-        _ if !worker && !is_alone() => hold(background_child),
+        _ if !worker && !is_alone() => hold(background_child, purpose.words.iter().cloned().chain(args.lease.places())),
         (_, true) => as_daemon(args, purpose),
         (false, false) => in_foreground(args, purpose),
     }
@@ -51,11 +53,13 @@ fn place(plan: MountPlan) -> Result<(Option<Succession>, MountPlan), Refusal> {
     Ok((Some(succession), plan))
 }
 
-/// Holds the mount, and starts workers that serve it: this program, with the same arguments. Ends as the last worker
-/// ended, which has said why.
-fn hold(background: bool) -> Result<(), Refusal> {
-    let own: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let arguments = [OsString::from(format!("--{WORKER}"))].into_iter().chain(own).collect();
+/// Holds the mount, and starts workers that serve it: this program, with the same arguments and `more` options. Ends as
+/// the last worker ended, which has said why.
+fn hold(background: bool, more: impl Iterator<Item = OsString>) -> Result<(), Refusal> {
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let options_end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
+    arguments.splice(options_end..options_end, more);
+    arguments.insert(0, OsString::from(format!("--{WORKER}")));
     match hold_mount(arguments, background)? {
         0 => Ok(()),
         status => std::process::exit(status.into()),

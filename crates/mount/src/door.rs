@@ -20,7 +20,7 @@
 //!   thread of its own. If the shard has ended, callers get errors.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -144,7 +144,11 @@ impl Drop for FuseDoor {
         let mut door = Some(door);
         if let Err(error) = thread.spawn(move || door.take().map_or((), |door| door.serve(&front))) {
             // No thread can serve any more: the mount ends, and the kernel fails the callers' requests.
-            eprintln!("headpond: the mount ends, as no thread can be started to serve it: {error}");
+            // A log that takes no line is no reason for a panic.
+            let _ = writeln!(
+                io::stderr().lock(),
+                "headpond: the mount ends, as no thread can be started to serve it: {error}"
+            );
             socket.shut();
         }
     }

@@ -382,6 +382,26 @@ fn an_ordinary_user_mounts_own_files() {
     let _ = Command::new("rmdir").arg("/tmp/headpond-65534").stderr(Stdio::null()).status();
 }
 
+/// As with a log on a full disk.
+#[test]
+fn a_mount_goes_on_although_its_log_takes_no_line() {
+    let pond = Pond::new();
+    let mut command = headpond();
+    command.arg("mount").arg(pond.origin()).arg(pond.mnt()).arg("--flash").arg(pond.flash()).args(["--size", SIZE]);
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut daemon = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(full).spawn().unwrap();
+    wait_until("it is mounted", || {
+        assert!(daemon.try_wait().unwrap().is_none(), "it has ended");
+        is_mounted(&pond.mnt()) && run([OsStr::new("status"), pond.mnt().as_os_str()]).status == 0
+    });
+    write_and_sync(&pond.mnt().join("file"), b"synced");
+    // Worker and holder have something to say now.
+    pond.another_worker("mnt", 1);
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"synced");
+    pond.unmount(&[]).ok();
+    assert!(daemon.wait().unwrap().success());
+}
+
 #[test]
 fn the_service_manager_is_told_when_the_mount_stands_and_when_it_ends() {
     let mut pond = Pond::new();

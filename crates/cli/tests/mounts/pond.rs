@@ -213,6 +213,17 @@ impl Pond {
         }
     }
 
+    /// SIGKILL for the worker that serves this mount, which may be in the background. Waits for the next one, by its number.
+    pub fn another_worker(&self, mnt: &str, takeovers: u64) {
+        let status = || run([OsStr::new("status"), self.at(mnt).as_os_str(), OsStr::new("--json")]);
+        let worker = status().ok().json()["pid"].to_string();
+        assert!(Command::new("kill").args(["-KILL", &worker]).status().unwrap().success());
+        wait_until("the next worker answers", || {
+            let said = status();
+            said.status == 0 && said.json()["takeovers"] == takeovers
+        });
+    }
+
     /// A signal by its name, and the daemon's end.
     pub fn signal(&mut self, daemon: usize, signal: &str) -> i32 {
         let pid = self.daemons[daemon].id().to_string();

@@ -284,14 +284,19 @@ impl MarkerHold {
     /// # Errors
     /// If the origin refuses the write, or the directory is not beside the origin any more.
     pub fn write(&self, marker: &Marker) -> Result<(), Refusal> {
+        self.put(marker, BesideDir::replace_first)
+    }
+
+    fn put(&self, marker: &Marker, replace: fn(&BesideDir, &str, &[u8]) -> std::io::Result<()>) -> Result<(), Refusal> {
         let failed = |error| Refusal::from_io("write the marker", &self.dir.path(FILE), error);
         let mut text = serde_json::to_vec_pretty(marker).map_err(|error| failed(error.into()))?;
         text.push(b'\n');
-        self.dir.replace(FILE, &text).map_err(failed)
+        replace(&self.dir, FILE, &text).map_err(failed)
     }
 
     /// Takes the origin, if what lies beside it is still as this process found it. A recovery may take long, and a
-    /// network file system may give the lock to another host meanwhile. That host has then written here.
+    /// network file system may give the lock to another host meanwhile. That host has then written here. A worker that
+    /// `follows` another one of its mount needs no new space at the origin.
     ///
     /// # Errors
     /// [`Refusal::OriginInUse`] if another process has written here since. Otherwise like [`Self::write`].
@@ -300,6 +305,7 @@ impl MarkerHold {
         found: Option<&Marker>,
         durable: Option<&DurableLog>,
         marker: &Marker,
+        follows: bool,
     ) -> Result<(), Refusal> {
         // An unreadable marker counts as none here: the operator decided so.
         let now = match self.read() {
@@ -314,7 +320,7 @@ impl MarkerHold {
             let file = super::durable::FILE;
             self.dir.remove(file).map_err(|error| Refusal::from_io("remove", &self.dir.path(file), error))?;
         }
-        self.write(marker)
+        self.put(marker, if follows { BesideDir::replace_again } else { BesideDir::replace_first })
     }
 
     /// Replaces the marker from any thread, for as long as the result is not ended.
@@ -413,7 +419,7 @@ impl SharedMarker {
         }
         let mut text = serde_json::to_vec_pretty(&next)?;
         text.push(b'\n');
-        self.dir.replace(FILE, &text)?;
+        self.dir.replace_again(FILE, &text)?;
         state.0 = next;
         Ok(())
     }
@@ -571,19 +577,19 @@ pub(crate) mod tests {
         let origin = tempfile::tempdir().unwrap();
         let hold = MarkerHold::take(&root(origin.path())).unwrap();
         let ours = example(MarkerState::Mounted);
-        hold.write_over(None, None, &ours).unwrap();
-        hold.write_over(Some(&ours), None, &ours).unwrap();
+        hold.write_over(None, None, &ours, false).unwrap();
+        hold.write_over(Some(&ours), None, &ours, false).unwrap();
         let theirs = Marker { claim: Some(claim("bb")), host: "db2".to_owned(), ..ours.clone() };
         hold.write(&theirs).unwrap();
         for found in [None, Some(&ours)] {
-            let refusal = hold.write_over(found, None, &ours).unwrap_err();
+            let refusal = hold.write_over(found, None, &ours, false).unwrap_err();
             assert_eq!(refusal.status(), ExitStatus::OriginInUse);
             assert!(refusal.to_string().contains("db2"), "{refusal}");
         }
         assert_eq!(hold.read().unwrap(), Some(theirs.clone()));
         // Its marker is unchanged, but its note has moved: that use goes on.
         let note = DurableLog { claim: "bb".to_owned(), host_batch: 7 };
-        assert!(hold.write_over(Some(&theirs), Some(&note), &ours).is_err());
+        assert!(hold.write_over(Some(&theirs), Some(&note), &ours, false).is_err());
         assert_eq!(hold.read().unwrap(), Some(theirs));
     }
 
@@ -595,7 +601,7 @@ pub(crate) mod tests {
         note.say(7).unwrap();
         let found = DurableLog::read(hold.dir()).unwrap();
         assert!(found.is_some());
-        hold.write_over(None, found.as_ref(), &example(MarkerState::Mounted)).unwrap();
+        hold.write_over(None, found.as_ref(), &example(MarkerState::Mounted), false).unwrap();
         assert_eq!(DurableLog::read(hold.dir()).unwrap(), None);
     }
 

@@ -4,6 +4,7 @@
 //! manager no line does: the terminal shows the present, and a journal has times of its own.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
@@ -15,13 +16,15 @@ pub(crate) fn begin() {
     IS_LOG.store(true, Ordering::Relaxed);
 }
 
-/// Writes a message to standard error. A message that cannot be written is lost.
+/// Writes a message to standard error. A message that cannot be written is lost: with a log on a full disk a mount goes on.
 pub fn log_line(message: impl Display) {
-    if IS_LOG.load(Ordering::Relaxed) {
-        eprintln!("{}", stamped(SystemTime::now(), message));
+    let line = if IS_LOG.load(Ordering::Relaxed) {
+        stamped(SystemTime::now(), message)
     } else {
-        eprintln!("headpond: {message}");
-    }
+        format!("headpond: {message}")
+    };
+    // `eprintln!` would panic, and end the process.
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// The message with its time, in UTC to the second: `2026-11-25T08:15:00Z`.
