@@ -362,6 +362,34 @@ fn overwrites_reach_btrfs_or_are_refused(leave: impl Fn(&Bed), before_the_end: i
     }
 }
 
+/// Each start writes who has the origin. Where the origin is full there has to be room for it already.
+#[test]
+fn the_death_of_a_worker_goes_unseen_while_the_origin_is_full() {
+    for mkfs in [&["mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0"][..], &["mkfs.xfs", "-q", "-f"]] {
+        let Some(bed) = Bed::new(mkfs, 320, "rw") else { continue };
+        bed.mount();
+        let file = bed.pond.mnt().join("file");
+        write_and_sync(&file, &pattern(MIB as usize, 1));
+        bed.pond.flush().ok();
+        let filler = bed.bare().join("filler");
+        for block in [MIB, 4 * KIB] {
+            let mut dd = Command::new("dd");
+            dd.args(["if=/dev/zero", &format!("bs={block}"), "oflag=append", "conv=notrunc,fsync"]);
+            dd.arg(format!("of={}", filler.display())).stderr(Stdio::null());
+            assert!(!dd.status().unwrap().success(), "it is not full");
+        }
+        // Others may still make an empty file, which needs no block of its own.
+        assert!(fs::write(bed.bare().join("one"), [1; 4096]).is_err(), "it is not full");
+        for lives in 1..4 {
+            bed.pond.another_worker("mnt", lives);
+            assert!(fs::read(&file).unwrap() == pattern(MIB as usize, 1));
+        }
+        fs::remove_file(&filler).unwrap();
+        bed.end();
+        assert!(!bed.origin().join(".headpond").exists(), "nothing of it is left");
+    }
+}
+
 /// btrfs reserves nothing, so the origin's file has no space before destage. GNU tar with `--sparse` takes a file without
 /// any for one hole, and reads none of it.
 #[test]

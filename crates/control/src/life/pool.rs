@@ -59,6 +59,8 @@ pub(crate) struct FoundPool<'a> {
     holder: Option<u32>,
     beat: Option<&'static AtomicU64>,
     marker: MarkerHold,
+    /// A worker before this one has served the mount.
+    follows: bool,
     found: Option<Marker>,
     durable: Option<DurableLog>,
     obsolete: ObsoleteNote,
@@ -201,6 +203,7 @@ impl<'a> FoundPool<'a> {
             holder,
             beat,
             marker,
+            follows: left.is_some(),
             found,
             durable,
             obsolete,
@@ -222,7 +225,19 @@ impl<'a> FoundPool<'a> {
         waiting: &Waiting,
     ) -> Result<(RunningPool, OpenedPool), Refusal> {
         let Self {
-            plan, root, marker, found, durable, obsolete, mut flash, deposed, mut lease, mut ready, live, ..
+            plan,
+            root,
+            marker,
+            follows,
+            found,
+            durable,
+            obsolete,
+            mut flash,
+            deposed,
+            mut lease,
+            mut ready,
+            live,
+            ..
         } = self;
         let (reactor, faults) = with_faults(flash.start(plan.backend)?, plan.fault.as_ref());
         if plan.backend == Backend::Auto && reactor.name() == "psync" {
@@ -269,7 +284,7 @@ impl<'a> FoundPool<'a> {
             }
         }
 
-        marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
+        marker.write_over(found.as_ref(), durable.as_ref(), &claim, follows)?;
         waiting.on(Step::Pool);
         flash.settle();
         if let Err(error) = live.keep() {

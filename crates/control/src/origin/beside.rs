@@ -8,17 +8,19 @@
 //!   regular file with one name), whose it is (the daemon's user's or root's), and that no other user may write it.
 //!   It refuses what fails, and does not follow, read, change or remove it.
 //! - What headpond makes here is new (`O_EXCL`), and never goes through an existing name.
-//! - headpond replaces a file whole: it writes beside, syncs, renames, and syncs the directory.
+//! - headpond replaces a file whole: it writes beside, syncs, renames, and syncs the directory. What lies beside is new, or
+//!   room that was kept for this, with the same checks.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use headpond_mount::MARKER_NAME;
 use headpond_shard::reopen;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, openat, unlinkat};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Statx, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -30,6 +32,12 @@ pub(crate) const ATTEMPTS: usize = 16;
 
 /// The most that is read of a file here. headpond writes a few hundred bytes, and a path or two.
 const READ_MAX: u64 = 64 << 10;
+
+/// The room that is kept for the next content: a block of most file systems. A marker with a few devices has some 1,000 bytes.
+const SPARE: u64 = 4096;
+
+/// The unit of a file's space in its status, in bytes.
+const STAT_BLOCK: u64 = 512;
 
 /// The open directory. The origin's owner may rename or remove it: see [`Self::is_in_place`].
 #[derive(Debug)]
@@ -129,10 +137,50 @@ impl BesideDir {
         let next = next_of(name);
         // A crash may have left the name. This never writes through it, whatever it is.
         self.remove(&next)?;
-        let mut file = self.create(&next, OFlags::WRONLY, 0o644)?;
+        let file = self.create(&next, OFlags::WRONLY, 0o644)?;
+        self.put(file, bytes, name, RenameFlags::empty())
+    }
+
+    /// The same, and there is room for the next content from then on, as far as the origin gives it: see
+    /// [`BesideDir::replace_again`].
+    pub(crate) fn replace_first(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.replace(name, bytes)?;
+        let next = next_of(name);
+        // Where a file system reserves nothing on request, only the content itself will have space.
+        let reserve = |file: File| rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, SPARE);
+        if self.create(&next, OFlags::WRONLY, 0o644).and_then(reserve).is_err() {
+            // One without room is of no use.
+            let _ = self.remove(&next);
+        }
+        Ok(())
+    }
+
+    /// The same as [`BesideDir::replace`] for a file of which this mount has written the last content, itself or by a worker
+    /// that is dead. It takes no new space where there is room from the last time: an origin may be full by now.
+    ///
+    /// Nobody else may have the file open: two contents take turns in two files. So another host's first one is made anew.
+    pub(crate) fn replace_again(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let found = self.open_file(&next_of(name), OFlags::WRONLY).ok().flatten();
+        let has_room =
+            |file: &File| file.metadata().is_ok_and(|found| found.blocks() * STAT_BLOCK >= bytes.len() as u64);
+        match found.filter(has_room) {
+            Some(file) if self.has(name) => match self.put(file, bytes, name, RenameFlags::EXCHANGE) {
+                // NFS and others exchange no names.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    self.replace_first(name, bytes)
+                }
+                put => put,
+            },
+            _ => self.replace_first(name, bytes),
+        }
+    }
+
+    /// Puts a file with this content in the place of another one.
+    fn put(&self, mut file: File, bytes: &[u8], name: &str, how: RenameFlags) -> io::Result<()> {
         file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)?;
         file.sync_all()?;
-        rustix::fs::renameat(&self.dir, &next, &self.dir, name)?;
+        rustix::fs::renameat_with(&self.dir, next_of(name), &self.dir, name, how)?;
         self.sync()?;
         if self.is_in_place() {
             return Ok(());

@@ -724,14 +724,17 @@ pub(crate) mod tests {
         fs::create_dir(&origin).unwrap();
         fs::write(&out, "not headpond's").unwrap();
         let hold = MarkerHold::take(&root(&origin)).unwrap();
-        for kind in 0..3 {
+        hold.write(&example(MarkerState::Mounted)).unwrap();
+        for (kind, follows) in (0..3).flat_map(|kind| [(kind, false), (kind, true)]) {
             let next = origin.join(MARKER_NAME).join("marker.json.next");
+            fs::remove_file(&next).unwrap();
             match kind {
                 0 => symlink(&out, &next).unwrap(),
                 1 => fs::hard_link(&out, &next).unwrap(),
                 _ => fifo(&next),
             }
-            hold.write(&example(MarkerState::Mounted)).unwrap();
+            let now = hold.read().unwrap();
+            hold.write_over(now.as_ref(), None, &example(MarkerState::Mounted), follows).unwrap();
             assert_eq!(hold.read().unwrap(), Some(example(MarkerState::Mounted)));
             assert_eq!(fs::read(&out).unwrap(), b"not headpond's");
         }
