@@ -11,6 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
@@ -51,7 +52,7 @@ impl fmt::Display for EtcdAddress {
 }
 
 /// Who this host is to an etcd, and whom it takes for one: PEM.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EtcdTls {
     /// The authority's certificate.
     pub authority: Vec<u8>,
@@ -61,12 +62,23 @@ pub struct EtcdTls {
     pub key: Vec<u8>,
 }
 
+/// Reads the certificates once more. `None` if they cannot be read now.
+pub type ReadTls = dyn Fn() -> Option<EtcdTls> + Send + Sync;
+
 /// An etcd.
 pub struct Etcd {
     addresses: Vec<EtcdAddress>,
     /// The one that answered last.
     answered: AtomicUsize,
+    speaks: Mutex<Speaks>,
+    /// Certificates end, and are renewed while a mount lasts for months.
+    again: Option<Box<ReadTls>>,
+}
+
+/// As whom this host speaks.
+struct Speaks {
     agent: Agent,
+    tls: Option<EtcdTls>,
 }
 
 impl fmt::Debug for Etcd {
@@ -94,11 +106,21 @@ fn number(value: &Value) -> Option<i64> {
 }
 
 impl Etcd {
-    /// One that is asked at these addresses, in this order.
+    /// One that is asked at these addresses, in this order. With `again` it looks for other certificates whenever no address
+    /// answers.
     ///
     /// # Errors
     /// If a certificate or key is none.
-    pub fn at(addresses: Vec<EtcdAddress>, tls: Option<&EtcdTls>) -> Result<Self, ureq::Error> {
+    pub fn at(
+        addresses: Vec<EtcdAddress>,
+        tls: Option<EtcdTls>,
+        again: Option<Box<ReadTls>>,
+    ) -> Result<Self, ureq::Error> {
+        let speaks = Mutex::new(Speaks { agent: Self::agent(tls.as_ref())?, tls });
+        Ok(Self { addresses, answered: AtomicUsize::new(0), speaks, again })
+    }
+
+    fn agent(tls: Option<&EtcdTls>) -> Result<Agent, ureq::Error> {
         let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
         if let Some(EtcdTls { authority, certificate, key }) = tls {
             let own = ClientCert::new_with_certs(
@@ -108,17 +130,43 @@ impl Etcd {
             let known = RootCerts::new_with_certs(&[Certificate::from_pem(authority)?.to_owned()]);
             config = config.tls_config(TlsConfig::builder().root_certs(known).client_cert(Some(own)).build());
         }
-        Ok(Self { addresses, answered: AtomicUsize::new(0), agent: config.build().into() })
+        Ok(config.build().into())
+    }
+
+    fn speaks(&self) -> MutexGuard<'_, Speaks> {
+        // Each change of it is whole.
+        self.speaks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there are other certificates by now. From then on they are used.
+    fn has_new_certificates(&self) -> bool {
+        let Some(tls) = self.again.as_ref().and_then(|again| again()) else { return false };
+        let mut speaks = self.speaks();
+        if speaks.tls.as_ref() == Some(&tls) {
+            return false;
+        }
+        // Two of three files may be new: the next question looks again.
+        let Ok(agent) = Self::agent(Some(&tls)) else { return false };
+        *speaks = Speaks { agent, tls: Some(tls) };
+        true
     }
 
     /// Asks the address that answered last, and then the others.
     fn ask(&self, path: &str, question: &Value) -> Result<Answer, RegistryError> {
+        match self.ask_each(path, question) {
+            Err(RegistryError::Silent { .. }) if self.has_new_certificates() => self.ask_each(path, question),
+            answered => answered,
+        }
+    }
+
+    fn ask_each(&self, path: &str, question: &Value) -> Result<Answer, RegistryError> {
+        let agent = self.speaks().agent.clone();
         let mut last = RegistryError::Silent { address: "nowhere".to_owned(), what: "no address was given".to_owned() };
         let first = self.answered.load(Ordering::Relaxed);
         let all = self.addresses.len();
         for at in (0..all).map(|next| (first + next) % all) {
             let address = &self.addresses[at];
-            let answered = self.agent.post(format!("{address}{path}")).send_json(question);
+            let answered = agent.post(format!("{address}{path}")).send_json(question);
             let read = answered.and_then(|mut answer| {
                 let text = answer.body_mut().read_to_string()?;
                 Ok((answer.status().as_u16(), text))
@@ -272,5 +320,42 @@ impl Registry for Etcd {
 
     fn release(&self, lease: LeaseId) -> Result<(), RegistryError> {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.0.to_string()})).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn tls(which: &str) -> EtcdTls {
+        let pem = |label: &str| {
+            format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(which)).into_bytes()
+        };
+        EtcdTls { authority: pem("CERTIFICATE"), certificate: pem("CERTIFICATE"), key: pem("PRIVATE KEY") }
+    }
+
+    /// A mount lasts longer than a certificate.
+    #[test]
+    fn certificates_that_were_renewed_are_used_once_nobody_answers() {
+        let on_disk = Arc::new(Mutex::new(Some(tls("first"))));
+        let read = {
+            let on_disk = on_disk.clone();
+            move || on_disk.lock().expect("no panic").clone()
+        };
+        // Nobody listens there.
+        let nowhere = vec!["https://127.0.0.1:1".parse().expect("an address")];
+        let etcd = Etcd::at(nowhere, Some(tls("first")), Some(Box::new(read))).expect("certificates");
+        let speaks_after = |now: Option<EtcdTls>| {
+            *on_disk.lock().expect("no panic") = now;
+            assert!(matches!(etcd.read(PoolId([1; 16])), Err(RegistryError::Silent { .. })));
+            etcd.speaks().tls.clone()
+        };
+        assert_eq!(speaks_after(Some(tls("first"))), Some(tls("first")));
+        // In the midst of a renewal.
+        assert_eq!(speaks_after(None), Some(tls("first")));
+        assert_eq!(speaks_after(Some(EtcdTls { key: b"half".to_vec(), ..tls("next") })), Some(tls("first")));
+        assert_eq!(speaks_after(Some(tls("next"))), Some(tls("next")));
     }
 }

@@ -12,5 +12,5 @@ mod etcd;
 mod registry;
 mod written;
 
-pub use etcd::{Etcd, EtcdAddress, EtcdTls};
+pub use etcd::{Etcd, EtcdAddress, EtcdTls, ReadTls};
 pub use registry::{Granted, LeaseId, Registry, RegistryError, SeenAt};

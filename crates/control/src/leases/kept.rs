@@ -45,7 +45,8 @@ pub(crate) struct Tenure {
 pub(crate) struct KeptLease {
     shared: Arc<Shared>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
-    /// What is written if the start is refused: what the registry had before it. None once the use has begun.
+    /// What is written if the start is refused: what the registry had before it. None once the use has begun, and for a
+    /// worker that follows another one.
     before: Option<OwnerRecord>,
 }
 
@@ -105,7 +106,7 @@ impl KeptLease {
         follows: bool,
         waiting: &Waiting,
     ) -> Result<Self, Refusal> {
-        let (registry, node, length) = (plan.open()?, plan.node(), plan.length());
+        let (node, length) = (plan.node(), plan.length());
         let Tenure { pool, owner, members } = tenure;
         let refusal = |what: String, advice, status| Refusal::Owner { pool: pool.to_string(), what, advice, status };
         let until = Instant::now() + length + LATE;
@@ -118,6 +119,13 @@ impl KeptLease {
             std::thread::sleep(ASK);
         };
         waiting.on(Step::Registry);
+        let registry = loop {
+            match plan.open() {
+                // Certificates that are just being renewed.
+                Err(refusal) if follows => wait(&refusal.to_string()),
+                opened => break opened?,
+            }
+        };
         loop {
             let mut lease = OwnerLease::new(length.into());
             lease.asked(boot_clock());
@@ -137,7 +145,13 @@ impl KeptLease {
                     let before = seen.seen.map_or_else(unused, |seen| seen.record);
                     let versions = (granted.version, granted.version);
                     let start = Start { registry, pool, node, length, follows: false, record, versions, before };
-                    return Ok(Self::begin(start, lease, granted, deposed));
+                    let mut kept = Self::begin(start, lease, granted, deposed);
+                    if follows {
+                        // If this start fails, the next worker of this host tries within moments. A lease that was given back
+                        // would be a guard's by then.
+                        kept.before = None;
+                    }
+                    return Ok(kept);
                 }
                 Ok((verdict, seen, None)) => (verdict, seen),
                 // After a power cut all hosts start at once, and etcd takes a moment to choose a leader.

@@ -1,12 +1,12 @@
 //! Which registry an operator has named, and as whom this host speaks there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use headpond_base::hex;
 use headpond_claim::Node;
-use headpond_registry::{Etcd, EtcdAddress, EtcdTls, Registry};
+use headpond_registry::{Etcd, EtcdAddress, EtcdTls, ReadTls, Registry};
 
 use crate::process::boot;
 use crate::refusal::Refusal;
@@ -38,19 +38,20 @@ impl LeasePlan {
 
     /// The registry. Nothing is asked yet.
     pub(crate) fn open(&self) -> Result<Arc<dyn Registry>, Refusal> {
-        let read = |dir: &PathBuf| {
-            let read = |name: &str| {
-                let path = dir.join(name);
-                std::fs::read(&path).map_err(|error| Refusal::from_io("read", &path, error))
-            };
-            Ok::<_, Refusal>(EtcdTls {
-                authority: read("ca.pem")?,
-                certificate: read("certificate.pem")?,
-                key: read("key.pem")?,
-            })
-        };
-        let tls = self.certificates.as_ref().map(read).transpose()?;
-        let etcd = Etcd::at(self.registry.clone(), tls.as_ref());
+        let tls = self.certificates.as_deref().map(read).transpose()?;
+        // The daemon leaves the directory in which it was started.
+        let dir = self.certificates.as_deref().and_then(|dir| std::path::absolute(dir).ok());
+        let again = dir.map(|dir| Box::new(move || read(&dir).ok()) as Box<ReadTls>);
+        let etcd = Etcd::at(self.registry.clone(), tls, again);
         Ok(Arc::new(etcd.map_err(|error| Refusal::Usage(format!("the certificates for the registry: {error}")))?))
     }
+}
+
+/// The certificates in a directory.
+fn read(dir: &Path) -> Result<EtcdTls, Refusal> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read(&path).map_err(|error| Refusal::from_io("read", &path, error))
+    };
+    Ok(EtcdTls { authority: read("ca.pem")?, certificate: read("certificate.pem")?, key: read("key.pem")? })
 }
