@@ -13,6 +13,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use headpond_base::PoolId;
 use headpond_control::{Refusal, log_line};
 
+use crate::peer_args::absolute;
+
 /// A program, and what it is told.
 pub struct OnMount {
     program: PathBuf,
@@ -24,7 +26,6 @@ impl OnMount {
     /// `program`, for the mount of this pool.
     pub fn new(program: &Path, mountpoint: &Path, pool: PoolId) -> Self {
         // The daemon leaves the directory in which it was started.
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { program: absolute(program), mountpoint: absolute(mountpoint), pool }
     }
 

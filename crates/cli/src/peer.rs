@@ -21,7 +21,7 @@ use crate::check::show;
 use crate::mount::{self, Purpose};
 use crate::on_mount::{self, OnMount};
 use crate::output::{print, print_json};
-use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs};
+use crate::peer_args::{PeerCommand, PeerCommandArgs, TakeoverArgs, absolute};
 use crate::progress::{Bar, Interrupt};
 
 /// `headpond peer`.
@@ -240,7 +240,9 @@ fn mount_as(args: &TakeoverArgs, heir: Heir, background_child: bool, worker: boo
     }
     let mount = mount_args(args, path)?;
     let on_mount = args.on_mount.as_deref().map(|program| OnMount::new(program, &args.mountpoint, pool));
-    mount::run_for(&mount, background_child, worker, &Purpose { owner: Some(owner), on_mount })
+    let store = absolute(&args.store).into();
+    let words = vec!["--store".into(), store, "--pool".into(), pool.to_string().into()];
+    mount::run_for(&mount, background_child, worker, &Purpose { owner: Some(owner), on_mount, words })
 }
 
 /// Takes the pool for this host, if a mount of its copy would find nothing to refuse.

@@ -1,7 +1,7 @@
 //! The command lines of `headpond peer` and `headpond takeover`, and the options that name a peer.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -87,7 +87,8 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "http://HOST:PORT", value_delimiter = ',')]
     pub registry: Vec<EtcdAddress>,
     /// This host's certificates for a registry with https: ca.pem, certificate.pem and key.pem
-    #[arg(long, value_name = "DIR", requires = "registry")]
+    // A holder says once more where they are, to workers that run in another directory.
+    #[arg(long, value_name = "DIR", requires = "registry", overrides_with = "registry_certificates")]
     pub registry_certificates: Option<PathBuf>,
     /// How long a lease is, in seconds, 3 to 60. So long after an owner's death nobody takes over [default: 5]
     #[arg(long, value_name = "SECONDS", requires = "registry", value_parser = clap::value_parser!(u64).range(3..=60))]
@@ -107,6 +108,12 @@ impl LeaseArgs {
         let certificates = registry_certificates;
         let seconds = lease_seconds.unwrap_or(LEASE_SECONDS);
         (!registry.is_empty()).then_some(LeasePlan { registry, certificates, seconds, node })
+    }
+
+    /// The options that name a place, for a process that may run in another directory.
+    pub fn places(&self) -> Vec<OsString> {
+        let place = |dir: &PathBuf| ["--registry-certificates".into(), absolute(dir).into()];
+        self.registry_certificates.iter().flat_map(place).collect()
     }
 
     /// As words of another command line.
@@ -232,10 +239,11 @@ pub struct TakeoverArgs {
     /// An empty directory where your programs will see the data
     pub mountpoint: PathBuf,
     /// The directory in which `headpond peer serve` keeps the copies
-    #[arg(long, value_name = "DIR")]
+    // A holder says to its workers which place and which pool it was: the store may keep more by the time of a later one.
+    #[arg(long, value_name = "DIR", overrides_with = "store")]
     pub store: PathBuf,
     /// Which pool, if the store keeps several
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", overrides_with = "pool")]
     pub pool: Option<String>,
     /// The registry that says whether the pool has an owner.
     #[command(flatten)]
@@ -277,6 +285,12 @@ pub struct TakeoverArgs {
     /// Let other users in, with the usual checks of permissions
     #[arg(long)]
     pub allow_other: bool,
+}
+
+/// The same place for a process in another directory.
+pub fn absolute(path: &Path) -> PathBuf {
+    // It fails for an empty path alone, which is refused elsewhere.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl TakeoverArgs {

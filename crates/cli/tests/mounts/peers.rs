@@ -120,7 +120,7 @@ fn take_over(pond: &Pond, more: &[&str]) -> crate::pond::Said {
 
 fn take_over_from(pond: &Pond, store: &str, more: &[&str]) -> crate::pond::Said {
     let mut command = headpond();
-    command.arg("takeover").arg(pond.origin()).arg(pond.at("mnt2")).arg("--store").arg(pond.at(store));
+    command.arg("takeover").arg(pond.origin()).arg(pond.at("mnt2")).current_dir(pond.at("")).args(["--store", store]);
     command.arg("--background").arg("--log").arg(pond.at("log2")).args(more);
     command.stdin(Stdio::null()).output().unwrap().into()
 }
@@ -393,6 +393,13 @@ fn a_take_over_has_its_copy_at_the_peer_that_it_names() {
     wait_until("it has its copy", has_copy);
     run(["set".as_ref(), mnt.as_os_str(), "flush-period=12h".as_ref()]).ok();
     write_and_sync(&mnt.join("after"), b"on the second host");
+    // A worker follows another one, whatever the store keeps by then: here the copy of another owner.
+    let other = Pond::new();
+    other.mount(&["--size", SIZE, "--peer", &first.address]).ok();
+    wait_for_copy_at(&other, &first);
+    pond.another_worker("mnt2", 1);
+    assert_eq!(fs::read(mnt.join("after")).unwrap(), b"on the second host");
+    other.unmount(&[]).ok();
     kill_second(&pond);
     for copy in fs::read_dir(pond.at("store")).unwrap() {
         fs::remove_file(copy.unwrap().path()).unwrap();
