@@ -309,8 +309,11 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
     let everywhere = format!("0.0.0.0:{port}");
     pond.mount(&["--size", SIZE, "--http", &everywhere]).refused(2, &["--http-token FILE", "openssl rand"]);
     assert!(!pond.flash().exists());
-    std::fs::write(&file, token).unwrap();
-    assert!(Command::new("chmod").arg("600").arg(&file).status().unwrap().success());
+    let give_token = || {
+        std::fs::write(&file, token).unwrap();
+        assert!(Command::new("chmod").arg("600").arg(&file).status().unwrap().success());
+    };
+    give_token();
     let daemon =
         pond.mount_foreground(&["--size", SIZE, "--http", &everywhere, "--http-token", file.to_str().unwrap()]);
     let bearer = format!("\r\nAuthorization: Bearer {token}");
@@ -320,6 +323,14 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
         let said = ask(port, &format!("GET {path} HTTP/1.1\r\nHost: dbhost{bearer}")).unwrap();
         assert!(said.starts_with("HTTP/1.1 200 "), "{path}: {said}");
     }
+    // A worker serves the mount without the token's file, and the page once that is back.
+    std::fs::remove_file(&file).unwrap();
+    pond.another_worker("mnt", 1);
+    give_token();
+    wait_until("the page is back", || {
+        ask(port, &format!("GET /metrics HTTP/1.1\r\nHost: dbhost{bearer}"))
+            .is_ok_and(|said| said.starts_with("HTTP/1.1 200 "))
+    });
     let Some(mut browser) = Browser::open(&format!("http://127.0.0.1:{port}/")) else { return };
     wait_until("the page asks for the token", || {
         browser.value("!!document.querySelector('input[type=password]')") == true
@@ -339,7 +350,7 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
     pond.kill_worker(daemon);
     wait_until("another worker serves", || pond.status()["pid"] != before["pid"]);
     wait_until("the page shows it", || browser.text("#events").contains("took over"));
-    assert_eq!(kinds(port, &bearer), ["started", "taken-over"]);
+    assert_eq!(kinds(port, &bearer), ["started", "taken-over", "taken-over"]);
     pond.unmount(&[]).ok();
 }
 

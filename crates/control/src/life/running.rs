@@ -75,16 +75,21 @@ impl Running {
         let lasting = succession.as_mut().map(Succession::lasting).transpose()?;
         let heirs = Heirs::of(succession.as_ref());
         let left = succession.as_ref().and_then(Succession::left);
-        let token = plan.http_token.as_deref().map(Token::read).transpose()?;
         let session = match left.and_then(Left::session) {
             Some(session) => session,
             None => Session::new().map_err(|error| Refusal::Failed { doing: "get random bytes".to_owned(), error })?,
         };
-        let for_page = session.clone();
-        let listen = plan.http.map(|address| move || HttpServer::listen(address, token.clone(), for_page.clone()));
+        let for_page = (plan.http_token.clone(), session.clone());
+        let listen = plan.http.map(|address| {
+            move || {
+                let token = for_page.0.as_deref().map(Token::read).transpose()?;
+                HttpServer::listen(address, token, for_page.1.clone())
+            }
+        });
         let http = match listen.as_ref().map(|listen| listen()).transpose() {
             Err(refusal) if left.is_some() => {
-                log_line(format_args!("{refusal}\nserving without the page until the address is free"));
+                // The page is no reason to end a mount that programs use.
+                log_line(format_args!("{refusal}\nserving without the page until then"));
                 None
             }
             http => http?,

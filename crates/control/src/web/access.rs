@@ -27,7 +27,6 @@ const TOKEN_MAX: u64 = 4096;
 const COOKIE_AGE: u32 = 7 * 86_400;
 
 /// The token that a reader must show.
-#[derive(Clone)]
 pub(crate) struct Token(Vec<u8>);
 
 impl Token {

@@ -35,9 +35,10 @@ pub(crate) fn show_mount(server: HttpServer, service: Service) -> std::io::Resul
     })
 }
 
-/// The same at an address that is taken: once it is free. Until then nobody is answered there.
+/// The same once the server can listen. Until then nobody is answered there.
 ///
-/// A worker that follows a dead one does so. A thread of that one which the kernel does not let go may keep its sockets.
+/// A worker that follows a dead one does so. A thread of that one which the kernel does not let go may keep its sockets, and
+/// the token's file may be gone.
 pub(crate) fn show_mount_later(
     listen: impl Fn() -> Result<HttpServer, Refusal> + Send + 'static,
     service: Service,
@@ -47,7 +48,7 @@ pub(crate) fn show_mount_later(
             std::thread::sleep(AGAIN);
             let Ok(server) = listen() else { continue };
             match show_mount(server, service) {
-                Ok(()) => log_line("--http: the address is free, and the page is there again"),
+                Ok(()) => log_line("--http: the page is there again"),
                 Err(error) => log_line(format_args!("--http: no threads for the page: {error}")),
             }
             return;
