@@ -11,13 +11,17 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use headpond_base::{PoolId, hex};
 use headpond_claim::{Node, OwnerRecord, RecordSeen};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
@@ -105,29 +109,37 @@ fn number(value: &Value) -> Option<i64> {
     }
 }
 
+/// Whether the key is the certificate's. In the midst of a renewal one of the two may be new, and ureq takes the pair for
+/// granted: it panics at the first question.
+fn check(certificate: &[u8], key: &[u8]) -> Result<(), rustls::Error> {
+    let none = |error: rustls::pki_types::pem::Error| rustls::Error::General(error.to_string());
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>().map_err(none)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(none)?;
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let client = client.with_safe_default_protocol_versions()?.with_root_certificates(RootCertStore::empty());
+    client.with_client_auth_cert(chain, key).map(drop)
+}
+
 impl Etcd {
     /// One that is asked at these addresses, in this order. With `again` it looks for other certificates whenever no address
     /// answers.
     ///
     /// # Errors
-    /// If a certificate or key is none.
-    pub fn at(
-        addresses: Vec<EtcdAddress>,
-        tls: Option<EtcdTls>,
-        again: Option<Box<ReadTls>>,
-    ) -> Result<Self, ureq::Error> {
+    /// If a certificate or key is none, or the key is another certificate's.
+    pub fn at(addresses: Vec<EtcdAddress>, tls: Option<EtcdTls>, again: Option<Box<ReadTls>>) -> Result<Self, String> {
         let speaks = Mutex::new(Speaks { agent: Self::agent(tls.as_ref())?, tls });
         Ok(Self { addresses, answered: AtomicUsize::new(0), speaks, again })
     }
 
-    fn agent(tls: Option<&EtcdTls>) -> Result<Agent, ureq::Error> {
+    fn agent(tls: Option<&EtcdTls>) -> Result<Agent, String> {
         let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
         if let Some(EtcdTls { authority, certificate, key }) = tls {
-            let own = ClientCert::new_with_certs(
-                &[Certificate::from_pem(certificate)?.to_owned()],
-                PrivateKey::from_pem(key)?.to_owned(),
-            );
-            let known = RootCerts::new_with_certs(&[Certificate::from_pem(authority)?.to_owned()]);
+            check(certificate, key).map_err(|error| error.to_string())?;
+            let pem =
+                |pem: &[u8]| Certificate::from_pem(pem).map(|read| read.to_owned()).map_err(|error| error.to_string());
+            let key = PrivateKey::from_pem(key).map_err(|error| error.to_string())?.to_owned();
+            let own = ClientCert::new_with_certs(&[pem(certificate)?], key);
+            let known = RootCerts::new_with_certs(&[pem(authority)?]);
             config = config.tls_config(TlsConfig::builder().root_certs(known).client_cert(Some(own)).build());
         }
         Ok(config.build().into())
@@ -325,37 +337,60 @@ impl Registry for Etcd {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
-    fn tls(which: &str) -> EtcdTls {
-        let pem = |label: &str| {
-            format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(which)).into_bytes()
-        };
-        EtcdTls { authority: pem("CERTIFICATE"), certificate: pem("CERTIFICATE"), key: pem("PRIVATE KEY") }
+    /// A certificate and its key. `None` where nobody can make them.
+    fn tls(dir: &Path, name: &str) -> Option<EtcdTls> {
+        let file = |end: &str| dir.join(format!("{name}.{end}"));
+        let mut openssl = Command::new("openssl");
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-noenc",
+            "-days",
+            "9",
+        ]);
+        openssl.args(["-subj", &format!("/CN={name}"), "-keyout"]).arg(file("key")).arg("-out").arg(file("pem"));
+        let made = openssl.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        let read = |end: &str| std::fs::read(file(end)).expect("it was made");
+        made.then(|| EtcdTls { authority: read("pem"), certificate: read("pem"), key: read("key") })
     }
 
     /// A mount lasts longer than a certificate.
     #[test]
     fn certificates_that_were_renewed_are_used_once_nobody_answers() {
-        let on_disk = Arc::new(Mutex::new(Some(tls("first"))));
+        let dir = tempfile::tempdir().expect("a directory");
+        let (Some(first), Some(next)) = (tls(dir.path(), "first"), tls(dir.path(), "next")) else {
+            eprintln!("left out: openssl is missing");
+            return;
+        };
+        let on_disk = Arc::new(Mutex::new(Some(first.clone())));
         let read = {
             let on_disk = on_disk.clone();
             move || on_disk.lock().expect("no panic").clone()
         };
-        // Nobody listens there.
-        let nowhere = vec!["https://127.0.0.1:1".parse().expect("an address")];
-        let etcd = Etcd::at(nowhere, Some(tls("first")), Some(Box::new(read))).expect("certificates");
+        // It takes connections and says nothing, so that each question comes to TLS.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("https://{}", silent.local_addr().expect("it listens"));
+        let there = vec![address.parse().expect("an address")];
+        let etcd = Etcd::at(there, Some(first.clone()), Some(Box::new(read))).expect("certificates");
         let speaks_after = |now: Option<EtcdTls>| {
             *on_disk.lock().expect("no panic") = now;
             assert!(matches!(etcd.read(PoolId([1; 16])), Err(RegistryError::Silent { .. })));
             etcd.speaks().tls.clone()
         };
-        assert_eq!(speaks_after(Some(tls("first"))), Some(tls("first")));
+        assert_eq!(speaks_after(Some(first.clone())), Some(first.clone()));
         // In the midst of a renewal.
-        assert_eq!(speaks_after(None), Some(tls("first")));
-        assert_eq!(speaks_after(Some(EtcdTls { key: b"half".to_vec(), ..tls("next") })), Some(tls("first")));
-        assert_eq!(speaks_after(Some(tls("next"))), Some(tls("next")));
+        assert_eq!(speaks_after(None), Some(first.clone()));
+        assert_eq!(speaks_after(Some(EtcdTls { key: first.key.clone(), ..next.clone() })), Some(first.clone()));
+        assert_eq!(speaks_after(Some(EtcdTls { key: b"half".to_vec(), ..next.clone() })), Some(first));
+        assert_eq!(speaks_after(Some(next.clone())), Some(next));
     }
 }
