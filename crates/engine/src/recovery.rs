@@ -319,13 +319,20 @@ impl Recovered {
         let flags = object.state.flags;
         let (left, now) = (object.state.witness, found.witness());
         let same = left.shows_the_same(now);
-        if flags.unlinked && object.trust.is_trusted() && !same && object.state.identity.lacks_birth() {
+        let lacks_birth = object.state.identity.lacks_birth();
+        let told_no_more = !lacks_birth && found.identity().lacks_birth();
+        if flags.unlinked && object.trust.is_trusted() && !same && (lacks_birth || told_no_more) {
             // It was about to go, and an origin without birth times has given its inode number to
             // another file since: headpond itself had not touched it.
             self.store.remove(id);
             return Verdict::Forgotten;
         }
         object.is_now(found.identity());
+        if told_no_more && flags.unlinked && !object.trust.is_trusted() {
+            // While birth times were told, the number of a removed file could go to another one at once. headpond may have moved
+            // the times itself, so nothing says which of the two this is.
+            return Verdict::Conflict(conflict(object, Some(now)));
+        }
         if !found.path().is_empty() {
             object.state.path = kept_path(found.path());
         }

@@ -6,7 +6,7 @@
 mod world;
 
 use headpond_base::{CacheMode, Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Config, OpenFile, Recovered, Reply, Request, Verdict, recover};
+use headpond_engine::{Config, Namespace, OpenFile, Recovered, Reply, Request, Verdict, recover};
 use headpond_format::{FileIdentity, Identity, Stamp};
 use world::{Memory, POOL, World};
 
@@ -57,6 +57,27 @@ fn a_dirty_file_is_itself_although_it_tells_its_birth_only_now_or_no_more() {
         assert_eq!(world.read(object, 0, 4096), [7; 4096]);
         let again = start(&world);
         assert_eq!(identity(&again), known);
+    }
+}
+
+/// headpond was writing at the origin when it was stopped, so the file's times say nothing.
+#[test]
+fn after_a_crash_in_the_midst_of_destage_a_file_is_itself_and_a_removed_one_is_not_believed() {
+    for (before, now, removed) in [(0, 5, false), (5, 0, false), (5, 0, true)] {
+        let mut world = World::new(config());
+        // The engine asks the origin for its space, which may move the times.
+        let there = OpenFile { allocated: 0, ..file(before) };
+        let Reply::Opened { object, .. } = world.ask(Request::Open(there.into())) else { panic!("not opened") };
+        world.files.insert(object, vec![1; 4096]);
+        world.write(object, 0, &[7; 4096]);
+        assert!(matches!(world.ask(Request::sync(object)), Reply::Done));
+        if removed {
+            assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object })), Reply::Done));
+            assert!(matches!(world.ask(Request::SyncAll), Reply::Done));
+        }
+        let found = OpenFile { stamp: Stamp { mtime: UnixNanos(51), ..LEFT }, ..file(now) };
+        let verdict = start(&world).reconcile(object, Some(&found.into()));
+        assert_eq!(verdict == Verdict::Kept, !removed, "{before}, {now}, {removed}: {verdict:?}");
     }
 }
 

@@ -380,6 +380,17 @@ impl Sim<'_> {
                     self.world.trace(|| format!("conflict in a damaged pool: {conflict:?}"));
                     restored.discard(known.object);
                 }
+                // Nothing tells which file it is, so the operator does.
+                (_, Verdict::Conflict(_))
+                    if file.is_some_and(|file| self.world.origin.is_told_no_more(file, known.identity).is_some()) =>
+                {
+                    self.summary.conflicts += 1;
+                    let is_it = file.and_then(|file| self.world.origin.is_told_no_more(file, known.identity));
+                    match found.as_ref().filter(|_| is_it == Some(true)) {
+                        Some(found) => restored.keep(known.object, found),
+                        None => restored.discard(known.object),
+                    }
+                }
                 (_, Verdict::Conflict(conflict)) => {
                     return Err(format!(
                         "a conflict about {file:?}, and nobody changed anything: {conflict:?} {}",

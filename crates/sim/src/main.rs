@@ -78,7 +78,7 @@ struct Arguments {
     /// whether they are there
     #[arg(long, requires = "members")]
     reuse: bool,
-    /// With each loss of power another kernel: one tells when files were born, and the next one does not
+    /// With each loss of the origin's power another kernel: one tells when files were born, and the next one does not
     #[arg(long, conflicts_with_all = ["names", "uses", "hosts", "untorn"])]
     kernels: bool,
     /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin

@@ -17,7 +17,7 @@ mod volumes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, Result, UnixNanos};
-use headpond_format::{FileIdentity, Stamp};
+use headpond_format::{FileIdentity, Identity, Stamp};
 use headpond_timed::{FileBytes, Rng};
 
 use crate::found::Found;
@@ -282,6 +282,12 @@ impl SimOrigin {
         let told = self.told.unwrap_or(true);
         let birth = |file: &File| if told { UnixNanos(file.birth) } else { FileIdentity::NO_BIRTH };
         self.file(id).map(|file| FileIdentity { inode: file.inode, birth: birth(file) })
+    }
+
+    /// Whether this is a file with a birth time that the origin tells no more, and the same file.
+    pub(crate) fn is_told_no_more(&self, id: FileId, before: Identity) -> Option<bool> {
+        let (file, before) = (self.files.get(&id)?, before.file()?);
+        (self.told == Some(false) && !before.lacks_birth()).then_some(file.birth == before.birth.0)
     }
 
     /// A name of the file.

@@ -60,7 +60,7 @@ pub struct Options {
     pub upkeep: bool,
     /// A device that joins often has the number of a member that is gone; and members are asked whether they are there.
     pub reuse: bool,
-    /// With each power cut comes another kernel: one tells birth times, and the next one does not.
+    /// With each loss of the origin's power comes another kernel: one tells birth times, and the next one does not.
     pub kernels: bool,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
