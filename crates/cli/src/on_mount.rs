@@ -41,11 +41,15 @@ impl OnMount {
             let log = io::stderr().as_fd().try_clone_to_owned()?;
             command.stdout(log).status()
         };
-        std::thread::spawn(move || match run() {
+        let told = shown.clone();
+        let wait = move || match run() {
             Ok(status) if status.success() => log_line(format_args!("{shown}: done")),
             Ok(status) => log_line(format_args!("{shown} ended with {status}. The mount is there all the same")),
             Err(error) => log_line(format_args!("cannot run {shown}: {error}. The mount is there all the same")),
-        });
+        };
+        if let Err(error) = std::thread::Builder::new().name("on-mount".to_owned()).spawn(wait) {
+            log_line(format_args!("cannot run {told}: {error}. The mount is there all the same"));
+        }
     }
 }
 

@@ -23,5 +23,5 @@ mod tie;
 
 pub use arena::{Arena, ArenaError, Sizes};
 pub use hold::{Patience, Program, Told, hold};
-pub use process::{has_ended, is_dead_but_for_fuse};
+pub use process::{has_ended, is_dead};
 pub use tie::{Inherited, Tie};

@@ -20,6 +20,14 @@ pub fn has_ended(process: u32) -> bool {
     state_of(process).is_none_or(|(state, threads)| matches!(state, 'Z' | 'X') && threads <= 1)
 }
 
+/// Whether a process is gone, or was killed and will be. Threads of it that the kernel does not let go may still have files
+/// and sockets open, and do nothing with them. Anybody may ask, about any process.
+#[must_use]
+pub fn is_dead(process: u32) -> bool {
+    // The first thread of a process that goes on never ends.
+    state_of(process).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
+}
+
 /// Whether a process was killed, and all that is left of it are threads in the midst of a write to a FUSE device.
 ///
 /// The kernel lets no signal end such a write while it waits for the lock of a directory. A lookup in that directory may

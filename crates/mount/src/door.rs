@@ -20,7 +20,7 @@
 //!   thread of its own. If the shard has ended, callers get errors.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut, Write as _};
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -45,6 +45,7 @@ use crate::fuse::wire::{AGAIN, Create, Fsync, Read, RequestHead, WRITE_HEAD, Wri
 use crate::handles::{ContentWay, OpenHandle};
 use crate::panel::is_panel;
 use crate::standstill::Going;
+use crate::telling::tell;
 
 /// Messages that one turn takes in. After these the shard works on what came in.
 const BATCH: usize = 64;
@@ -144,11 +145,7 @@ impl Drop for FuseDoor {
         let mut door = Some(door);
         if let Err(error) = thread.spawn(move || door.take().map_or((), |door| door.serve(&front))) {
             // No thread can serve any more: the mount ends, and the kernel fails the callers' requests.
-            // A log that takes no line is no reason for a panic.
-            let _ = writeln!(
-                io::stderr().lock(),
-                "headpond: the mount ends, as no thread can be started to serve it: {error}"
-            );
+            tell(format_args!("the mount ends, as no thread can be started to serve it: {error}"));
             socket.shut();
         }
     }

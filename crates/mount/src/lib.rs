@@ -41,6 +41,7 @@ mod sent_again;
 mod shares;
 mod standstill;
 mod stat;
+mod telling;
 mod times;
 mod tree;
 mod whole;

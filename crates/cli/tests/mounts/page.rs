@@ -349,7 +349,7 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
     let before = pond.status();
     pond.kill_worker(daemon);
     wait_until("another worker serves", || pond.status()["pid"] != before["pid"]);
-    wait_until("the page shows it", || browser.text("#events").contains("took over"));
+    wait_until("the page shows it", || browser.text("#events").matches("took over").count() == 2);
     assert_eq!(kinds(port, &bearer), ["started", "taken-over", "taken-over"]);
     pond.unmount(&[]).ok();
 }

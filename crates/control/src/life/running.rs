@@ -89,7 +89,7 @@ impl Running {
         let http = match listen.as_ref().map(|listen| listen()).transpose() {
             Err(refusal) if left.is_some() => {
                 // The page is no reason to end a mount that programs use.
-                log_line(format_args!("{refusal}\nserving without the page until then"));
+                log_line(format_args!("{refusal}\nserving without the page until that is mended"));
                 None
             }
             http => http?,

@@ -145,13 +145,7 @@ impl BesideDir {
     /// [`BesideDir::replace_again`].
     pub(crate) fn replace_first(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.replace(name, bytes)?;
-        let next = next_of(name);
-        // Where a file system reserves nothing on request, only the content itself will have space.
-        let reserve = |file: File| rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, SPARE);
-        if self.create(&next, OFlags::WRONLY, 0o644).and_then(reserve).is_err() {
-            // One without room is of no use.
-            let _ = self.remove(&next);
-        }
+        self.keep_room(&next_of(name));
         Ok(())
     }
 
@@ -164,28 +158,43 @@ impl BesideDir {
         let has_room =
             |file: &File| file.metadata().is_ok_and(|found| found.blocks() * STAT_BLOCK >= bytes.len() as u64);
         match found.filter(has_room) {
-            Some(file) if self.has(name) => match self.put(file, bytes, name, RenameFlags::EXCHANGE) {
-                // NFS and others exchange no names.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                    self.replace_first(name, bytes)
-                }
-                put => put,
-            },
+            Some(file) if self.has(name) => self.put(file, bytes, name, RenameFlags::EXCHANGE),
             _ => self.replace_first(name, bytes),
         }
     }
 
-    /// Puts a file with this content in the place of another one.
+    /// Puts a file with this content, which is beside the one of this name, in its place.
     fn put(&self, mut file: File, bytes: &[u8], name: &str, how: RenameFlags) -> io::Result<()> {
+        let next = next_of(name);
         file.write_all(bytes)?;
         file.set_len(bytes.len() as u64)?;
         file.sync_all()?;
-        rustix::fs::renameat_with(&self.dir, next_of(name), &self.dir, name, how)?;
+        if !self.names(&next, &file) {
+            return Err(io::Error::other(format!("another process replaced {next}")));
+        }
+        match rustix::fs::renameat_with(&self.dir, &next, &self.dir, name, how) {
+            // NFS and others exchange no names.
+            Err(Errno::INVAL | Errno::NOSYS) if how == RenameFlags::EXCHANGE => {
+                rustix::fs::renameat(&self.dir, &next, &self.dir, name)?;
+                self.keep_room(&next);
+            }
+            renamed => renamed?,
+        }
         self.sync()?;
         if self.is_in_place() {
             return Ok(());
         }
         Err(io::Error::other(format!("another process moved {MARKER_NAME} away from the origin")))
+    }
+
+    /// Has a file with room and no content, if the origin gives it.
+    fn keep_room(&self, next: &str) {
+        // Where a file system reserves nothing on request, only the content itself will have space.
+        let reserve = |file: File| rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, SPARE);
+        if self.create(next, OFlags::WRONLY, 0o644).and_then(reserve).is_err() {
+            // One without room is of no use.
+            let _ = self.remove(next);
+        }
     }
 
     /// Removes a file, if it exists.

@@ -279,12 +279,12 @@ impl MarkerHold {
         Marker::read(&self.dir)
     }
 
-    /// Replaces the marker, durably.
+    /// Replaces the marker that this mount has written, durably.
     ///
     /// # Errors
     /// If the origin refuses the write, or the directory is not beside the origin any more.
     pub fn write(&self, marker: &Marker) -> Result<(), Refusal> {
-        self.put(marker, BesideDir::replace_first)
+        self.put(marker, BesideDir::replace_again)
     }
 
     fn put(&self, marker: &Marker, replace: fn(&BesideDir, &str, &[u8]) -> std::io::Result<()>) -> Result<(), Refusal> {

@@ -70,7 +70,8 @@ impl NamelessFiles {
     }
 
     fn get(&self, inode: u64, born: UnixNanos) -> Option<&(OwnedFd, Statx)> {
-        self.0.iter().find(|(_, found)| found.stx_ino == inode && birth(found) == born && is_file(found))
+        let wanted = FileIdentity { inode, birth: born };
+        self.0.iter().find(|(_, found)| identity(found).may_be(wanted) && is_file(found))
     }
 
     /// The wanted file, if it is one of them.
@@ -127,8 +128,7 @@ impl OriginRoot {
     }
 
     fn is_it(&self, file: &Wanted, now: &Statx) -> bool {
-        let wanted = FileIdentity { inode: file.inode, birth: file.birth };
-        FileIdentity { inode: now.stx_ino, birth: birth(now) }.may_be(wanted)
+        identity(now).may_be(FileIdentity { inode: file.inode, birth: file.birth })
             && (now.stx_dev_major, now.stx_dev_minor) == self.device()
             && is_file(now)
     }
@@ -176,8 +176,12 @@ impl OriginRoot {
                     waiting.push(path);
                     continue;
                 }
-                let hit = candidates
-                    .and_then(|indices| indices.iter().copied().find(|&index| self.is_it(&wanted[index], &now)));
+                // Of several that once had the number, the one that was born then.
+                let rank = |index: &usize| wanted[*index].birth == birth(&now);
+                let hit = candidates.and_then(|indices| {
+                    let possible = indices.iter().copied().filter(|&index| self.is_it(&wanted[index], &now));
+                    possible.max_by_key(rank)
+                });
                 if let Some(index) = hit {
                     found[index] = Some(describe(&path, &now));
                     missing.remove(&now.stx_ino);
@@ -260,6 +264,10 @@ fn describe(path: &[u8], now: &Statx) -> OriginFile {
         path: path.to_vec(),
         stamp: Stamp { size: now.stx_size, mtime, ctime },
     }
+}
+
+fn identity(now: &Statx) -> FileIdentity {
+    FileIdentity { inode: now.stx_ino, birth: birth(now) }
 }
 
 /// The same status, and with `forget` no birth time.

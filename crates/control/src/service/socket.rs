@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headpond_holder::{has_ended, is_dead_but_for_fuse};
+use headpond_holder::is_dead;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::geteuid;
@@ -171,7 +171,7 @@ fn receive(stream: UnixStream, handle: &mut impl FnMut(ClientCommand, Client)) {
 /// open, and nobody answers.
 fn is_of_the_dead(stream: &UnixStream) -> bool {
     let process = socket_peercred(stream).map(|peer| peer.pid.as_raw_nonzero().get().cast_unsigned());
-    process.is_ok_and(|process| has_ended(process) || is_dead_but_for_fuse(process))
+    process.is_ok_and(is_dead)
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         let mut living = Command::new("perl");
-        living.args(["-e", "listen(STDIN, 9) or die; $| = 1; print 1; sleep 600"]);
+        living.args(["-e", "listen(STDIN, 9) or die; $| = 1; print 1; sleep 60"]);
         living.stdin(socket.try_clone().unwrap()).stdout(Stdio::piped());
         let mut living = living.spawn().unwrap();
         living.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();

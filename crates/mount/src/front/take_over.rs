@@ -17,7 +17,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +30,7 @@ use crate::handles::{ContentWay, OpenHandle};
 use crate::lasting::TakenOver;
 use crate::outcome::{ReplyOutcome, outcome};
 use crate::reached::{Reached, pin};
+use crate::telling::tell;
 use crate::tree::Inode;
 
 impl Front {
@@ -77,11 +77,9 @@ impl Front {
         }
         let lacks = ledger.missing() > 0;
         if self.said.load(Ordering::Relaxed) != lacks && self.said.swap(lacks, Ordering::Relaxed) != lacks && lacks {
-            // A log that takes no line is no reason for a panic.
-            let _ = writeln!(
-                io::stderr().lock(),
-                "headpond: more files are in use than can be noted. If this process ends before some are closed or \
-                 forgotten, no other can go on with the mount"
+            tell(
+                "more files are in use than can be noted. If this process ends before some are closed or forgotten, no other can \
+                 go on with the mount",
             );
         }
     }
