@@ -4,7 +4,8 @@
 //! passed, N failed`.
 
 use crate::report::Report;
-use crate::{examples, results, seeds, tidy, tree};
+use crate::seeds::FAMILIES;
+use crate::{examples, results, tidy, tree};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -56,33 +57,18 @@ fn step(report: &mut Report, name: &str, mut command: Command) {
 
 /// Runs the seeds of `crates/sim/seeds.txt`. For a longer range: `cargo xtask sim --seeds FROM..TO`.
 fn simulate(report: &mut Report) {
-    let root = tree::root();
-    simulate_range(report, "simulator", seeds::fresh(&root), &[]);
-    simulate_range(report, "simulator, names", seeds::fresh_names(&root), &["--names"]);
-    simulate_range(report, "simulator, members", seeds::fresh_members(&root), &["--members", "--upkeep"]);
-    let parity = ["--members", "--parity", "--upkeep"];
-    simulate_range(report, "simulator, rows with parity", seeds::fresh_parity(&root), &parity);
-    let copies = ["--members", "--copies", "--upkeep"];
-    simulate_range(report, "simulator, members with copies only", seeds::fresh_copies(&root), &copies);
-    let reuse = ["--members", "--reuse", "--upkeep"];
-    simulate_range(report, "simulator, numbers given again", seeds::fresh_reuse(&root), &reuse);
-    simulate_range(report, "simulator, other kernels", seeds::fresh_kernels(&root), &["--kernels"]);
-    simulate_range(report, "simulator, several hosts", seeds::fresh_hosts(&root), &["--hosts"]);
-}
-
-fn simulate_range(report: &mut Report, name: &'static str, range: Result<String, String>, family: &[&str]) {
-    match range {
-        Ok(range) => {
-            let arguments: Vec<String> =
-                ["--seeds", &range].iter().chain(family).map(|argument| (*argument).to_owned()).collect();
-            let mut command = built_simulator();
-            command.args(arguments);
-            step(report, name, command);
-        }
-        Err(why) => {
-            heading(name);
-            println!("{why}");
-            report.step(name, false, Duration::ZERO);
+    for family in &FAMILIES {
+        match family.range(&tree::root()) {
+            Ok(range) => {
+                let mut command = built_simulator();
+                command.args(["--seeds", &range]).args(family.options);
+                step(report, family.name, command);
+            }
+            Err(why) => {
+                heading(family.name);
+                println!("{why}");
+                report.step(family.name, false, Duration::ZERO);
+            }
         }
     }
 }

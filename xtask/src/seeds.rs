@@ -5,73 +5,50 @@ use std::path::Path;
 
 const FILE: &str = "crates/sim/seeds.txt";
 
-/// The range of histories of requests, as `cargo xtask sim --seeds` takes it.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh(root: &Path) -> Result<String, String> {
-    range(root, "fresh")
+/// A family of histories of which each run of all checks has some.
+pub struct Family {
+    /// For people.
+    pub name: &'static str,
+    /// The word before its range.
+    word: &'static str,
+    /// The simulator's options.
+    pub options: &'static [&'static str],
 }
 
-/// The range of histories of names, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_names(root: &Path) -> Result<String, String> {
-    range(root, "fresh-names")
-}
+/// All of them. `crates/sim/seeds.txt` says what each is.
+pub const FAMILIES: [Family; 8] = [
+    Family { name: "simulator", word: "fresh", options: &[] },
+    Family { name: "simulator, names", word: "fresh-names", options: &["--names"] },
+    Family { name: "simulator, members", word: "fresh-members", options: &["--members", "--upkeep"] },
+    Family {
+        name: "simulator, rows with parity",
+        word: "fresh-parity",
+        options: &["--members", "--parity", "--upkeep"],
+    },
+    Family {
+        name: "simulator, members with copies only",
+        word: "fresh-copies",
+        options: &["--members", "--copies", "--upkeep"],
+    },
+    Family {
+        name: "simulator, numbers given again",
+        word: "fresh-reuse",
+        options: &["--members", "--reuse", "--upkeep"],
+    },
+    Family { name: "simulator, other kernels", word: "fresh-kernels", options: &["--kernels"] },
+    Family { name: "simulator, several hosts", word: "fresh-hosts", options: &["--hosts"] },
+];
 
-/// The range of histories of members, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_members(root: &Path) -> Result<String, String> {
-    range(root, "fresh-members")
-}
-
-/// The range of histories of members whose pools make rows with a parity, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_parity(root: &Path) -> Result<String, String> {
-    range(root, "fresh-parity")
-}
-
-/// The range of histories of members of which some have copies only, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_copies(root: &Path) -> Result<String, String> {
-    range(root, "fresh-copies")
-}
-
-/// The range of histories of members in which numbers are given again, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_reuse(root: &Path) -> Result<String, String> {
-    range(root, "fresh-reuse")
-}
-
-/// The range of histories in which another kernel tells birth times, or none, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_kernels(root: &Path) -> Result<String, String> {
-    range(root, "fresh-kernels")
-}
-
-/// The range of histories of several hosts, the same.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn fresh_hosts(root: &Path) -> Result<String, String> {
-    range(root, "fresh-hosts")
-}
-
-fn range(root: &Path, word: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
-    parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))
+impl Family {
+    /// Its range, as `cargo xtask sim --seeds` takes it.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn range(&self, root: &Path) -> Result<String, String> {
+        let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
+        let word = self.word;
+        parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))
+    }
 }
 
 fn parse(text: &str, word: &str) -> Option<String> {
@@ -97,11 +74,8 @@ mod tests {
 
     #[test]
     fn the_tree_has_ranges() {
-        assert!(fresh(&crate::tree::root()).is_ok());
-        assert!(fresh_names(&crate::tree::root()).is_ok());
-        assert!(fresh_members(&crate::tree::root()).is_ok());
-        assert!(fresh_parity(&crate::tree::root()).is_ok());
-        assert!(fresh_copies(&crate::tree::root()).is_ok());
-        assert!(fresh_hosts(&crate::tree::root()).is_ok());
+        for family in FAMILIES {
+            assert!(family.range(&crate::tree::root()).is_ok(), "{}", family.name);
+        }
     }
 }
