@@ -117,9 +117,9 @@ pub enum Command {
     Peer(PeerCommandArgs),
     /// Go on, on this host, with a pool whose host was lost: from the copy that `peer serve` has kept
     ///
-    /// If nothing is found that speaks against it, the owner's number in the store goes up, so that the lost host's copies are
-    /// refused from then on, and the pool is mounted from the copy, with all that the lost host had synced. Nothing here keeps the lost host from the
-    /// origin itself: it must be dead, or cut off from the origin.
+    /// First the copy is judged. If it will do, the owner's number in the store goes up, and the lost host is refused there
+    /// from then on. Then the pool is mounted from the copy, with all that the lost host had synced. Nothing here keeps the
+    /// lost host from the origin itself: it must be dead, or cut off from the origin.
     Takeover(Box<TakeoverArgs>),
     /// Give a pool to the host that has its copy: unmount here, and mount there
     ///

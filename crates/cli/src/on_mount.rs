@@ -15,7 +15,7 @@ use headpond_control::{Refusal, log_line};
 
 use crate::peer_args::absolute;
 
-/// A program, and what it is told.
+/// The program, and its arguments.
 pub struct OnMount {
     program: PathBuf,
     mountpoint: PathBuf,
@@ -41,14 +41,17 @@ impl OnMount {
             let log = io::stderr().as_fd().try_clone_to_owned()?;
             command.stdout(log).status()
         };
-        let told = shown.clone();
+        let cannot = |program: &str, error: &io::Error| {
+            log_line(format_args!("cannot run {program}: {error}. The mount is there all the same"));
+        };
+        let program = shown.clone();
         let wait = move || match run() {
-            Ok(status) if status.success() => log_line(format_args!("{shown}: done")),
-            Ok(status) => log_line(format_args!("{shown} ended with {status}. The mount is there all the same")),
-            Err(error) => log_line(format_args!("cannot run {shown}: {error}. The mount is there all the same")),
+            Ok(status) if status.success() => log_line(format_args!("{program}: done")),
+            Ok(status) => log_line(format_args!("{program} ended with {status}. The mount is there all the same")),
+            Err(error) => cannot(&program, &error),
         };
         if let Err(error) = std::thread::Builder::new().name("on-mount".to_owned()).spawn(wait) {
-            log_line(format_args!("cannot run {told}: {error}. The mount is there all the same"));
+            cannot(&shown, &error);
         }
     }
 }

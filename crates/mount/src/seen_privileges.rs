@@ -40,7 +40,7 @@ impl Seen {
 
     /// The look has found nothing. It is worth nothing if the file was changed since it began.
     pub(crate) fn set_none(&self, look: Look) {
-        // Whoever was faster knows as much, or more.
+        // If the state has changed meanwhile, another look or a change was noted, and that counts.
         let _ = self.state.compare_exchange(look.0, look.0 | NONE, Ordering::AcqRel, Ordering::Acquire);
     }
 }
@@ -61,7 +61,7 @@ mod tests {
         assert!(!seen.is_none());
     }
 
-    /// A write looks, somebody makes the file a set-user-id program, and only then the write notes what it saw.
+    /// A write looks at the file. Then somebody sets its set-user-id bit. Only then does the write note what it saw.
     #[test]
     fn a_look_from_before_a_change_is_worth_nothing() {
         let seen = Seen::default();

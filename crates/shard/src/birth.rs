@@ -7,8 +7,8 @@ const OVERLAY: u64 = 0x794c_7630;
 
 /// Whether a file keeps its birth time for as long as it lives, on the file system of this descriptor.
 ///
-/// overlayfs shows that of the file below, until somebody opens the file for writing; and that of its copy from then on.
-/// There a file is known by its inode number alone, as where there are no birth times.
+/// On overlayfs it changes: the first open for writing makes a copy of the file, with a birth time of its own. So a file
+/// there is known by its inode number alone, as on a file system without birth times.
 #[must_use]
 pub fn birth_times_last(of: impl AsFd) -> bool {
     // Sign-extended on some machines.

@@ -371,6 +371,7 @@ impl Sim<'_> {
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
             let same = found.as_ref().is_some_and(|found| found.identity().may_be(known.identity));
             let gone = matches!(verdict, Verdict::Forgotten);
+            let told_no_more = file.and_then(|file| self.world.origin.is_told_no_more(file, known.identity));
             match (outside, verdict) {
                 (Some(outside), verdict) if file == Some(outside.file) && same => {
                     self.judge_outside(&mut *restored, &known, outside, &verdict)?;
@@ -381,12 +382,9 @@ impl Sim<'_> {
                     restored.discard(known.object);
                 }
                 // Nothing tells which file it is, so the operator does.
-                (_, Verdict::Conflict(_))
-                    if file.is_some_and(|file| self.world.origin.is_told_no_more(file, known.identity).is_some()) =>
-                {
+                (_, Verdict::Conflict(_)) if told_no_more.is_some() => {
                     self.summary.conflicts += 1;
-                    let is_it = file.and_then(|file| self.world.origin.is_told_no_more(file, known.identity));
-                    match found.as_ref().filter(|_| is_it == Some(true)) {
+                    match found.as_ref().filter(|_| told_no_more == Some(true)) {
                         Some(found) => restored.keep(known.object, found),
                         None => restored.discard(known.object),
                     }

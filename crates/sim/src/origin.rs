@@ -284,7 +284,7 @@ impl SimOrigin {
         self.file(id).map(|file| FileIdentity { inode: file.inode, birth: birth(file) })
     }
 
-    /// Whether this is a file with a birth time that the origin tells no more, and the same file.
+    /// For a file that was known by a birth time which this kernel does not tell: whether it is the same file.
     pub(crate) fn is_told_no_more(&self, id: FileId, before: Identity) -> Option<bool> {
         let (file, before) = (self.files.get(&id)?, before.file()?);
         (self.told == Some(false) && !before.lacks_birth()).then_some(file.birth == before.birth.0)

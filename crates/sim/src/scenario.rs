@@ -385,7 +385,7 @@ pub(crate) struct Scenario {
     pub(crate) space: SpaceKind,
     /// Blocks that files may take beyond those that they have at the beginning: a quota.
     pub(crate) quota_blocks: Option<u64>,
-    /// Files are told apart by birth times.
+    /// The origin tells birth times.
     pub(crate) births: bool,
     /// One kernel tells birth times, and the next one does not.
     pub(crate) kernels: bool,

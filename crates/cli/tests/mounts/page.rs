@@ -314,8 +314,7 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
         assert!(Command::new("chmod").arg("600").arg(&file).status().unwrap().success());
     };
     give_token();
-    let daemon =
-        pond.mount_foreground(&["--size", SIZE, "--http", &everywhere, "--http-token", file.to_str().unwrap()]);
+    pond.mount_foreground(&["--size", SIZE, "--http", &everywhere, "--http-token", file.to_str().unwrap()]);
     let bearer = format!("\r\nAuthorization: Bearer {token}");
     for path in ["/metrics", "/api/now", "/api/history", "/api/events"] {
         let said = ask(port, &format!("GET {path} HTTP/1.1\r\nHost: dbhost")).unwrap();
@@ -346,9 +345,7 @@ fn a_browser_gets_in_with_the_token_and_stays_in_over_a_take_over() {
         browser.value("location.search === '' && +document.body?.dataset.turns > 0") == true
     });
 
-    let before = pond.status();
-    pond.kill_worker(daemon);
-    wait_until("another worker serves", || pond.status()["pid"] != before["pid"]);
+    pond.another_worker("mnt", 2);
     wait_until("the page shows it", || browser.text("#events").matches("took over").count() == 2);
     assert_eq!(kinds(port, &bearer), ["started", "taken-over", "taken-over"]);
     pond.unmount(&[]).ok();

@@ -167,7 +167,7 @@ impl<'a> FoundPool<'a> {
             flash.invite(&plan.peers, &deposed, &draining)?;
         }
         let tail = tail.map(|tail| tail.bring_to(&mut flash)).transpose()?;
-        let nameless = NamelessFiles::of(nameless);
+        let nameless = NamelessFiles::of(nameless, root);
         let nameless =
             nameless.map_err(|error| Refusal::from_io("look at files without a name below", root.path(), error))?;
         let inherited = Inherited { tail, nameless };

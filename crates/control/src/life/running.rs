@@ -79,12 +79,9 @@ impl Running {
             Some(session) => session,
             None => Session::new().map_err(|error| Refusal::Failed { doing: "get random bytes".to_owned(), error })?,
         };
-        let for_page = (plan.http_token.clone(), session.clone());
         let listen = plan.http.map(|address| {
-            move || {
-                let token = for_page.0.as_deref().map(Token::read).transpose()?;
-                HttpServer::listen(address, token, for_page.1.clone())
-            }
+            let (file, session) = (plan.http_token.clone(), session.clone());
+            move || HttpServer::listen(address, file.as_deref().map(Token::read).transpose()?, session.clone())
         });
         let http = match listen.as_ref().map(|listen| listen()).transpose() {
             Err(refusal) if left.is_some() => {

@@ -82,9 +82,14 @@ impl OriginRoot {
         self.device
     }
 
-    /// Whether birth times tell its files apart.
-    pub(crate) const fn has_births(&self) -> bool {
-        self.has_births
+    /// The status of a file here, by its descriptor or its name in a directory. It has a birth time only where that tells
+    /// files apart.
+    pub(crate) fn look_at(&self, dir: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
+        let mut found = look_at(dir, name)?;
+        if !self.has_births {
+            found.stx_mask &= !StatxFlags::BTIME.bits();
+        }
+        Ok(found)
     }
 
     /// Makes everything durable that the origin's file system has in memory only.

@@ -142,6 +142,13 @@ pub struct Claim {
 pub const MARKER_VERSION: u32 = 1;
 
 impl Marker {
+    /// Its file's content.
+    fn encode(&self) -> std::io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
     /// The explanation that every marker starts with.
     #[must_use]
     pub fn about() -> String {
@@ -289,9 +296,7 @@ impl MarkerHold {
 
     fn put(&self, marker: &Marker, replace: fn(&BesideDir, &str, &[u8]) -> std::io::Result<()>) -> Result<(), Refusal> {
         let failed = |error| Refusal::from_io("write the marker", &self.dir.path(FILE), error);
-        let mut text = serde_json::to_vec_pretty(marker).map_err(|error| failed(error.into()))?;
-        text.push(b'\n');
-        replace(&self.dir, FILE, &text).map_err(failed)
+        marker.encode().and_then(|text| replace(&self.dir, FILE, &text)).map_err(failed)
     }
 
     /// Takes the origin, if what lies beside it is still as this process found it. A recovery may take long, and a
@@ -417,9 +422,7 @@ impl SharedMarker {
         {
             return Err(std::io::Error::other("another headpond has taken the origin over"));
         }
-        let mut text = serde_json::to_vec_pretty(&next)?;
-        text.push(b'\n');
-        self.dir.replace_again(FILE, &text)?;
+        self.dir.replace_again(FILE, &next.encode()?)?;
         state.0 = next;
         Ok(())
     }

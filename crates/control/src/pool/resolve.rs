@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use headpond_base::UnixNanos;
 use headpond_format::{FileIdentity, Stamp};
-use headpond_shard::{Mounts, Reopen, birth_times_last, open_beneath, reopen};
+use headpond_shard::{Mounts, Reopen, open_beneath, reopen};
 use rustix::fs::{Dir, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use crate::origin::{OriginRoot, look_at};
+use crate::origin::OriginRoot;
 use crate::ownership::MARKER_NAME;
 use crate::refusal::Refusal;
 
@@ -61,17 +61,14 @@ impl NamelessFiles {
     ///
     /// # Errors
     /// If the origin does not answer.
-    pub(crate) fn of(files: Vec<OwnedFd>) -> io::Result<Self> {
-        let look = |file: OwnedFd| {
-            let lasts = birth_times_last(&file);
-            look_at(&file, c"").map(|found| (file, without_births(found, !lasts)))
-        };
+    pub(crate) fn of(files: Vec<OwnedFd>, root: &OriginRoot) -> io::Result<Self> {
+        let look = |file: OwnedFd| root.look_at(&file, c"").map(|found| (file, found));
         Ok(Self(files.into_iter().map(look).collect::<Result<_, _>>()?))
     }
 
     fn get(&self, inode: u64, born: UnixNanos) -> Option<&(OwnedFd, Statx)> {
         let wanted = FileIdentity { inode, birth: born };
-        self.0.iter().find(|(_, found)| identity(found).may_be(wanted) && is_file(found))
+        self.0.iter().find(|(_, found)| file_identity(found).may_be(wanted) && is_file(found))
     }
 
     /// The wanted file, if it is one of them.
@@ -116,8 +113,7 @@ impl OriginRoot {
             return Ok(None);
         }
         let looked = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)
-            .and_then(|place| look_at(&place, c""))
-            .map(|found| without_births(found, !self.has_births()));
+            .and_then(|place| self.look_at(&place, c""));
         match looked {
             Ok(now) => Ok(self.is_it(file, &now).then(|| describe(&file.path, &now))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::INVAL) => {
@@ -128,7 +124,7 @@ impl OriginRoot {
     }
 
     fn is_it(&self, file: &Wanted, now: &Statx) -> bool {
-        identity(now).may_be(FileIdentity { inode: file.inode, birth: file.birth })
+        file_identity(now).may_be(FileIdentity { inode: file.inode, birth: file.birth })
             && (now.stx_dev_major, now.stx_dev_minor) == self.device()
             && is_file(now)
     }
@@ -167,8 +163,8 @@ impl OriginRoot {
                 if candidates.is_none() && kind != FileType::Unknown {
                     continue;
                 }
-                let now = match look_at(&dir, entry.file_name()) {
-                    Ok(now) => without_births(now, !self.has_births()),
+                let now = match self.look_at(&dir, entry.file_name()) {
+                    Ok(now) => now,
                     Err(Errno::NOENT) => continue,
                     Err(error) => return Err(failed(error)),
                 };
@@ -197,7 +193,7 @@ impl OriginRoot {
     fn open_dir(&self, below: &[u8]) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let dir = open_beneath(self, Path::new(OsStr::from_bytes(below)), flags, Mounts::Entered)?;
-        let now = look_at(&dir, c"")?;
+        let now = self.look_at(&dir, c"")?;
         // Another file system, or a part of this one with numbers of its own: its files are not the origin's.
         if (now.stx_dev_major, now.stx_dev_minor) == self.device() { Ok(dir) } else { Err(Errno::NOTDIR) }
     }
@@ -221,7 +217,7 @@ impl OriginRoot {
         let path = Path::new(OsStr::from_bytes(&found.path));
         let open = || {
             let place = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)?;
-            let now = without_births(look_at(&place, c"")?, !self.has_births());
+            let now = self.look_at(&place, c"")?;
             let is_it = now.stx_ino == found.inode && birth(&now) == found.birth && is_file(&now);
             if is_it { reopen(&place, OFlags::RDWR).map(Some) } else { Ok(None) }
         };
@@ -266,16 +262,8 @@ fn describe(path: &[u8], now: &Statx) -> OriginFile {
     }
 }
 
-fn identity(now: &Statx) -> FileIdentity {
+fn file_identity(now: &Statx) -> FileIdentity {
     FileIdentity { inode: now.stx_ino, birth: birth(now) }
-}
-
-/// The same status, and with `forget` no birth time.
-fn without_births(mut found: Statx, forget: bool) -> Statx {
-    if forget {
-        found.stx_mask &= !StatxFlags::BTIME.bits();
-    }
-    found
 }
 
 fn birth(now: &Statx) -> UnixNanos {
@@ -294,7 +282,7 @@ mod tests {
     use std::fs;
 
     fn wanted(root: &OriginRoot, path: &str, must: bool) -> Wanted {
-        let now = look_at(root, path).unwrap();
+        let now = root.look_at(root, path).unwrap();
         Wanted { inode: now.stx_ino, birth: birth(&now), path: path.as_bytes().to_vec(), must }
     }
 

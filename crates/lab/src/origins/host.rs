@@ -8,18 +8,14 @@
 use super::TriedOrigin;
 use crate::command;
 use crate::failure::{Failure, Result};
+use crate::mount_point;
 use crate::pond::directory_in;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
 /// Room for everything that the kill tests and the suites make.
 pub const ROOMY_MIB: u64 = 2048;
-/// How long the kernel may take to let go of what a killed daemon had open.
-const BUSY_MAX: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(50);
-
 /// A mounted file system.
 pub struct FileSystem {
     path: PathBuf,
@@ -89,14 +85,9 @@ fn mkfs(origin: TriedOrigin) -> &'static [&'static str] {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        let start = Instant::now();
-        while command::run("unmounting", Command::new("umount").arg(&self.path)).is_err() {
-            if start.elapsed() > BUSY_MAX {
-                // A process is in there; the next look finds nothing in the way.
-                let _ = command::run("unmounting", Command::new("umount").arg("--lazy").arg(&self.path));
-                return;
-            }
-            std::thread::sleep(LOOK);
+        if mount_point::let_go(&self.path).is_err() {
+            // A process is in there; the next look finds nothing in the way.
+            let _ = command::run("unmounting", Command::new("umount").arg("--lazy").arg(&self.path));
         }
     }
 }
